@@ -3,7 +3,9 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
 #include <infiniband/ib.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <string.h>
 #include <unistd.h>
@@ -111,6 +113,25 @@ void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid)
 bool address_is_local(const struct ctl_cm_address *a)
 {
 	return host_has_address(a->gid, a->ifindex) > 0;
+}
+
+bool address_is_of(const struct ctl_cm_address *a, uint32_t ifindex)
+{
+	struct ctl_cm_address own;
+	struct ifaddrs *all;
+	bool is_of = false;
+
+	if ((a->ifindex && a->ifindex != ifindex) || getifaddrs(&all) < 0)
+		return false;
+	for (const struct ifaddrs *i = all; i && !is_of; i = i->ifa_next) {
+		if (!i->ifa_addr || i->ifa_addr->sa_family != a->family ||
+		    address_from_sockaddr(i->ifa_addr, &own))
+			continue;
+		is_of = !memcmp(own.gid, a->gid, sizeof(own.gid)) &&
+			if_nametoindex(i->ifa_name) == ifindex;
+	}
+	freeifaddrs(all);
+	return is_of;
 }
 
 /* The route may depend on the source. 0 or -errno. */

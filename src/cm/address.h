@@ -9,6 +9,7 @@
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <sys/socket.h>
 
 #include "ctl/protocol.h"
@@ -39,6 +40,9 @@ void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid);
 
 /* This host has the address. */
 bool address_is_local(const struct ctl_cm_address *a);
+
+/* The interface has the address. */
+bool address_is_of(const struct ctl_cm_address *a, uint32_t ifindex);
 
 /*
  * Finds the local address that reaches `remote`: *local if it is set, else the route's. Sets

@@ -10,6 +10,7 @@
 #include "cm/export.h"
 #include "cm/handshake.h"
 #include "cm/id.h"
+#include "cm/iwcm.h"
 #include "cm/qp.h"
 #include "cm/qp_attr.h"
 #include "cm/refusal.h"
@@ -138,6 +139,46 @@ static uint8_t path_mtu(const struct id *id, const struct ibv_port_attr *port)
 	return min_u8(mtu ? mtu : UINT8_MAX, (uint8_t)port->active_mtu);
 }
 
+/* What iWARP tells the peer. 0 or -errno. */
+static int fill_iwarp(const struct id *id, const struct rdma_conn_param *param,
+		      struct iwcm_param *out)
+{
+	*out = (struct iwcm_param){
+		.qpn = id->base.qp ? id->base.qp->qp_num
+		       : param	   ? param->qp_num
+				   : 0,
+		.responder_resources = id->responder_resources,
+		.initiator_depth = id->initiator_depth,
+		.private_data = param ? param->private_data : NULL,
+		.private_bytes = param ? param->private_data_len : 0,
+	};
+	return out->private_bytes && !out->private_data ? -EINVAL : 0;
+}
+
+static int connect_iwarp(struct id *id, const struct rdma_conn_param *param)
+{
+	uint8_t all[IWCM_PRIVATE_MAX];
+	struct iwcm_param told;
+	int rc = fill_iwarp(id, param, &told);
+
+	if (!rc && id->connect_bytes + told.private_bytes > sizeof(all))
+		rc = refusal(-EINVAL, CAUSE_ARGUMENT_INVALID, "ai_connect is too long");
+	if (rc)
+		return rc;
+	/* As put_connect_data does. */
+	if (id->connect_bytes)
+		memcpy(all, id->connect_data, id->connect_bytes);
+	if (told.private_bytes)
+		memcpy(all + id->connect_bytes, told.private_data, told.private_bytes);
+	told.private_data = all;
+	told.private_bytes += id->connect_bytes;
+	id->state = ID_CONNECTING;
+	rc = iwcm_connect(id, &told);
+	if (rc)
+		id->state = ID_ROUTE_RESOLVED;
+	return rc;
+}
+
 CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *param)
 {
 	struct id *id = id_of(base), *waiting = sync_begin(id);
@@ -151,6 +192,10 @@ CM_EXPORT int rdma_connect(struct rdma_cm_id *base, struct rdma_conn_param *para
 	if (rc)
 		return answer(rc);
 	choose_depths(id, param);
+	if (id->iwcm) {
+		rc = connect_iwarp(id, param);
+		return rc ? answer(rc) : sync_complete(waiting);
+	}
 	room = is_ud(id) ? SIDR_REQ_ROOM : REQ_ROOM;
 	rc = id->connect_bytes > room
 		     ? refusal(-EINVAL, CAUSE_ARGUMENT_INVALID, "ai_connect is too long")
@@ -225,6 +270,14 @@ CM_EXPORT int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *param
 	if (rc)
 		return answer(rc);
 	agree_depths(id, param);
+	if (id->iwcm) {
+		struct iwcm_param told;
+
+		rc = fill_iwarp(id, param, &told);
+		if (!rc)
+			rc = iwcm_accept(id, &told);
+		return rc ? answer(rc) : sync_complete(waiting);
+	}
 	rc = fill_end(id, param, is_ud(id) ? SIDR_REP_ROOM : REP_ROOM, &t.end);
 	/* A QP that cannot be moved may be connected already. */
 	if (!rc)
@@ -245,6 +298,8 @@ static int reject(struct id *id, const void *data, uint8_t len, uint16_t reason)
 
 	if (len && !data)
 		return -EINVAL;
+	if (id->iwcm)
+		return iwcm_reject(id, data, len);
 	if (len > (is_ud(id) ? SIDR_REP_ROOM : REJ_ROOM))
 		return -EINVAL;
 	t.end.private_bytes = len;
@@ -267,6 +322,8 @@ CM_EXPORT int rdma_reject_ece(struct rdma_cm_id *id, const void *private_data,
 /* EISCONN: the RTU was faster. */
 CM_EXPORT int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 {
+	if (id_of(id)->iwcm)
+		return answer(0); /* iWARP needs no hint */
 	return answer(event == IBV_EVENT_COMM_EST ? handshake_step(id_of(id), CTL_CM_ESTABLISH)
 						  : -EINVAL);
 }
@@ -279,8 +336,13 @@ CM_EXPORT int rdma_notify(struct rdma_cm_id *id, enum ibv_event_type event)
 CM_EXPORT int rdma_disconnect(struct rdma_cm_id *base)
 {
 	struct id *id = id_of(base), *waiting = sync_begin(id);
-	int rc = qp_fail(id);
+	int rc;
 
+	if (id->iwcm) {
+		rc = iwcm_disconnect(id);
+		return rc ? answer(rc < 0 ? rc : 0) : sync_complete(waiting);
+	}
+	rc = qp_fail(id);
 	if (!rc)
 		rc = handshake_step(id, CTL_CM_DISCONNECT);
 	return rc ? answer(rc) : sync_complete(waiting);

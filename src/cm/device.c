@@ -37,6 +37,7 @@ static int open_device(struct ibv_device *ibv)
 	d->verbs = ibv_open_device(ibv);
 	if (d->verbs && !ibv_query_port(d->verbs, DEVICE_PORT, &port))
 		d->is_infiniband = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
+	d->is_rnic = ibv->transport_type == IBV_TRANSPORT_IWARP;
 	if (!d->verbs) {
 		free(d);
 		return -ENODEV;
@@ -73,6 +74,10 @@ static int own_gid_index(const struct device *d, const struct ctl_cm_address *lo
 	struct ibv_port_attr port;
 	struct ibv_gid_entry entry;
 
+	if (d->is_rnic)
+		return address_is_of(local, (uint32_t)ibv_get_device_index(d->verbs->device))
+			       ? 0
+			       : -ENODEV;
 	if (ibv_query_port(d->verbs, DEVICE_PORT, &port))
 		return -ENODEV;
 	for (int i = 0; i < port.gid_tbl_len; i++) {
@@ -102,7 +107,8 @@ static int any_gid_index(const struct device *d, uint16_t family)
 	for (int i = 0; i < port.gid_tbl_len; i++) {
 		if (ibv_query_gid_ex(d->verbs, DEVICE_PORT, (uint32_t)i, &entry, 0))
 			continue;
-		if (d->is_infiniband || gid_is_v4(entry.gid.raw) == (family == AF_INET))
+		if (d->is_infiniband || d->is_rnic ||
+		    gid_is_v4(entry.gid.raw) == (family == AF_INET))
 			return i;
 		if (first < 0)
 			first = i;
@@ -156,7 +162,9 @@ void device_gids(const struct device *d, const struct ctl_cm_address *local,
 	address_gid(remote, dgid);
 	if (index < 0 || ibv_query_gid(d->verbs, DEVICE_PORT, index, sgid))
 		return;
-	if (is_without_device(remote)) {
+	if (d->is_rnic) {
+		memset(dgid, 0, sizeof(*dgid));
+	} else if (is_without_device(remote)) {
 		*dgid = *sgid;
 	} else if (d->is_infiniband && remote->family == AF_INET && !address_is_multicast(remote)) {
 		*dgid = *sgid;

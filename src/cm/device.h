@@ -24,6 +24,7 @@ struct device {
 	struct ibv_context *verbs;
 	uint8_t max_responder_resources, max_initiator_depth;
 	bool is_infiniband; /* its GIDs are no IP addresses */
+	bool is_rnic;	    /* likewise: it has those of its interface */
 
 	/* Guarded by the devices' lock. */
 	struct ibv_pd *pd;

@@ -14,6 +14,7 @@
 #include "cm/export.h"
 #include "cm/handshake.h"
 #include "cm/id.h"
+#include "cm/iwcm.h"
 #include "cm/membership.h"
 #include "cm/qp.h"
 #include "cm/qp_attr.h"
@@ -25,16 +26,21 @@ _Static_assert((int)CTL_CM_CONNECT_REQUEST == (int)RDMA_CM_EVENT_CONNECT_REQUEST
 		       (int)CTL_CM_TIMEWAIT_EXIT == (int)RDMA_CM_EVENT_TIMEWAIT_EXIT,
 	       "kinds of events are those of the ABI");
 
+#define DELIVERED_PRIVATE_MAX 256
+_Static_assert(CTL_CM_PRIVATE_BYTES <= DELIVERED_PRIVATE_MAX &&
+		       IWCM_PRIVATE_MAX <= DELIVERED_PRIVATE_MAX,
+	       "room for private data");
+
 /* The program's event, with room for its private data. */
 struct delivered {
 	struct rdma_cm_event base; /* first */
 	struct id *held;	   /* waits for the acknowledgement; of a request: the listener */
-	uint8_t private_data[CTL_CM_PRIVATE_BYTES];
+	uint8_t private_data[DELIVERED_PRIVATE_MAX];
 };
 
 static void copy_private_data(struct delivered *t, const struct ctl_cm_end *end)
 {
-	memcpy(t->private_data, end->private_data, sizeof(t->private_data));
+	memcpy(t->private_data, end->private_data, sizeof(end->private_data));
 }
 
 static void fill_conn(struct delivered *t, const struct ctl_cm_end *end)
@@ -172,7 +178,61 @@ static bool make(struct delivered *t, struct id *id, const struct ctl_cm_event *
 	}
 }
 
+/*
+ * ------------------------------------------------------------------------------------------
+ * iWARP: what librdmacm has itself. The QP is where it has to be already.
+ */
+
+static void fill_iwarp(struct delivered *t, const struct iwcm_event *event)
+{
+	struct rdma_conn_param *conn = &t->base.param.conn;
+
+	memcpy(t->private_data, event->private_data, sizeof(event->private_data));
+	conn->private_data = event->private_bytes ? t->private_data : NULL;
+	conn->private_data_len = event->private_bytes;
+	conn->responder_resources = event->responder_resources;
+	conn->initiator_depth = event->initiator_depth;
+}
+
+/* False: there is no event for the program, and the connection is closed. */
+static bool on_iwarp_request(struct delivered *t, struct id *listener, struct id *child,
+			     const struct iwcm_event *event)
+{
+	if (!child)
+		return false;
+	child->responder_resources = event->responder_resources;
+	child->initiator_depth = event->initiator_depth;
+	t->base.id = &child->base;
+	t->base.listen_id = &listener->base;
+	fill_iwarp(t, event);
+	if (listener->is_sync && id_migrate(child, NULL)) {
+		id_end(child);
+		id_free(child);
+		return false;
+	}
+	return true;
+}
+
+static void make_iwarp(struct delivered *t, struct id *id, const struct iwcm_event *event)
+{
+	struct ctl_cm_event told = { .kind = event->kind, .status = event->status };
+
+	t->base.id = &id->base;
+	t->base.status = event->status;
+	fill_iwarp(t, event);
+	if (event->kind == CTL_CM_ESTABLISHED) {
+		id->has_peer = true;
+		id->responder_resources = event->responder_resources;
+		id->initiator_depth = event->initiator_depth;
+	} else if (event->kind == CTL_CM_REJECTED || event->kind == CTL_CM_UNREACHABLE) {
+		refusal_report_event(&told, &id->remote);
+		qp_fail(id);
+	}
+}
+
 struct taking {
+	struct iwcm_event iwarp; /* of CTL_CM_IWARP */
+	bool is_iwarp;
 	struct ctl_cm_event event;
 	struct id *held;  /* NULL: its identifier has ended */
 	struct id *child; /* of a request; NULL: out of memory */
@@ -196,6 +256,23 @@ static int take_removal(struct channel *ch, struct taking *taking)
 	return 0;
 }
 
+/* The event itself, for its ticket. A child is made now. Within a delivery. */
+static void take_iwarp(struct taking *taking)
+{
+	struct iwcm_event *event = &taking->iwarp;
+
+	if (!iwcm_next_event(taking->held, event)) {
+		taking->held = NULL;
+		return;
+	}
+	taking->is_iwarp = true;
+	taking->event.kind = event->kind;
+	if (event->asked && id_adopt_iwarp(taking->held, event, &taking->child)) {
+		taking->child = NULL;
+		iwcm_drop(event->asked);
+	}
+}
+
 static int take_event(struct channel *ch, void *arg)
 {
 	struct taking *taking = arg;
@@ -212,6 +289,8 @@ static int take_event(struct channel *ch, void *arg)
 		is_request = event->kind == CTL_CM_CONNECT_REQUEST;
 		taking->held = id_find(is_request ? event->listener : event->id);
 	}
+	if (taking->held && event->kind == CTL_CM_IWARP)
+		take_iwarp(taking);
 	if (taking->held) {
 		id_hold_event(taking->held);
 		if (is_request && id_adopt(taking->held, event, &taking->child))
@@ -220,6 +299,21 @@ static int take_event(struct channel *ch, void *arg)
 	id_delivery_end();
 	pthread_setcancelstate(cancel, NULL);
 	return rc;
+}
+
+/* False: the program gets no event. */
+static bool tell(struct delivered *t, const struct taking *taking)
+{
+	bool is_request = taking->event.kind == CTL_CM_CONNECT_REQUEST;
+
+	if (is_request && taking->is_iwarp)
+		return on_iwarp_request(t, taking->held, taking->child, &taking->iwarp);
+	if (is_request)
+		return on_request(t, taking->held, taking->child, &taking->event);
+	if (!taking->is_iwarp)
+		return make(t, taking->held, &taking->event);
+	make_iwarp(t, taking->held, &taking->iwarp);
+	return true;
 }
 
 /* 1: *out goes to the program; 0: the event was handled here; -errno. */
@@ -240,9 +334,7 @@ static int fetch(struct channel *ch, struct rdma_cm_event **out)
 		return rc;
 	t->held = taking.held;
 	t->base.event = (enum rdma_cm_event_type)event->kind;
-	is_told = event->kind == CTL_CM_CONNECT_REQUEST
-			  ? on_request(t, taking.held, taking.child, event)
-			  : make(t, taking.held, event);
+	is_told = tell(t, &taking);
 	if (!is_told) {
 		id_ack_event(taking.held);
 		free(t);

@@ -8,6 +8,7 @@
 
 #include "base/psn.h"
 #include "cm/address.h"
+#include "cm/iwcm.h"
 #include "cm/refusal.h"
 #include "cm/session.h"
 
@@ -91,10 +92,12 @@ static void before_fork(void)
 	device_before_fork();
 	pthread_mutex_lock(&known.lock);
 	channel_before_fork();
+	iwcm_before_fork();
 }
 
 static void after_fork(void)
 {
+	iwcm_after_fork();
 	channel_after_fork();
 	pthread_mutex_unlock(&known.lock);
 	device_after_fork();
@@ -115,6 +118,7 @@ static void after_fork_in_child(void)
 			id->events = 0;
 		}
 	}
+	iwcm_after_fork_in_child();
 	channel_after_fork();
 	pthread_mutex_unlock(&known.lock);
 	device_after_fork_in_child();
@@ -235,6 +239,36 @@ int id_adopt(const struct id *listener, const struct ctl_cm_event *event, struct
 	return 0;
 }
 
+/* Ends an identifier that no thread has seen. Within a delivery. */
+static void id_forget(struct id *id)
+{
+	session_destroy_id(id->number);
+	forget(id);
+	release(id);
+}
+
+int id_adopt_iwarp(const struct id *listener, const struct iwcm_event *event, struct id **out)
+{
+	struct id *id;
+	int rc = id_create(listener->base.channel, listener->base.context, listener->base.ps,
+			   listener->base.qp_type, &id);
+
+	if (rc)
+		return rc;
+	id->local = event->local;
+	id->remote = event->remote;
+	id->state = ID_CONNECTING;
+	id->tos = listener->tos;
+	rc = id_set_device(id);
+	if (rc) {
+		id_forget(id);
+		return rc;
+	}
+	iwcm_adopt(event->asked, id);
+	*out = id;
+	return 0;
+}
+
 void id_hold_event(struct id *id)
 {
 	pthread_mutex_lock(&id->lock);
@@ -279,6 +313,7 @@ static void wait_for_acks(struct id *id)
 void id_end(struct id *id)
 {
 	/* From here on there are no new events. */
+	iwcm_end(id);
 	session_destroy_id(id->number);
 	id_delivery_begin();
 	id->is_lost = true;

@@ -19,6 +19,7 @@
 #include "ctl/protocol.h"
 
 struct membership; /* membership.c */
+struct iwcm;	   /* iwcm.h */
 
 /* The progress of the identifier. Each call checks it. */
 enum id_state {
@@ -49,7 +50,8 @@ struct id {
 	uint32_t psn; /* the first that the peer is to send */
 	uint8_t responder_resources, initiator_depth;
 	uint8_t retry_count, rnr_retry_count;
-	bool has_peer; /* peer is valid: RTR is possible */
+	struct iwcm *iwcm; /* iWARP: from its port on; NULL: not iWARP */
+	bool has_peer;	   /* peer is valid: RTR is possible */
 	bool failed; /* the QP could not be moved: the program gets no event after CONNECT_ERROR */
 	struct ctl_cm_end peer;
 	struct ibv_ece local_ece;
@@ -82,6 +84,10 @@ int id_create(struct rdma_event_channel *channel, void *context, enum rdma_port_
 
 /* Makes the child of a request; verbatimd has its half already. 0 or -errno. */
 int id_adopt(const struct id *listener, const struct ctl_cm_event *event, struct id **out);
+
+/* The same of a request by iWARP, which verbatimd has nothing of. */
+struct iwcm_event;
+int id_adopt_iwarp(const struct id *listener, const struct iwcm_event *event, struct id **out);
 
 /*
  * id_end ends the identifier in verbatimd, and returns when no event is being delivered and all are

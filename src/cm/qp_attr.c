@@ -105,6 +105,24 @@ static void init_rts(const struct id *id, struct ibv_qp_attr *attr, int *mask)
 	}
 }
 
+/* As Linux's iwcm: RTS comes with the connection. */
+static int init_iwarp(struct ibv_qp_attr *attr, int *mask)
+{
+	attr->port_num = DEVICE_PORT;
+	attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	switch (attr->qp_state) {
+	case IBV_QPS_INIT:
+	case IBV_QPS_RTR:
+		*mask = IBV_QP_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_PORT;
+		return 0;
+	case IBV_QPS_RTS:
+		*mask = IBV_QP_PORT;
+		return 0;
+	default:
+		return -EINVAL;
+	}
+}
+
 int qp_attr_init(struct id *id, struct ibv_qp_attr *attr, int *mask)
 {
 	if (!id->device)
@@ -113,6 +131,8 @@ int qp_attr_init(struct id *id, struct ibv_qp_attr *attr, int *mask)
 		init_ud(attr, mask);
 		return 0;
 	}
+	if (id->iwcm)
+		return init_iwarp(attr, mask);
 	if (attr->qp_state == IBV_QPS_INIT) {
 		init_init(id, attr, mask);
 		return 0;

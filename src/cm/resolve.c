@@ -9,6 +9,7 @@
 #include "cm/address.h"
 #include "cm/export.h"
 #include "cm/id.h"
+#include "cm/iwcm.h"
 #include "cm/refusal.h"
 #include "cm/session.h"
 #include "cm/sync.h"
@@ -22,13 +23,16 @@ static int bind_local(struct id *id)
 		.flags = id->bind_flags,
 		.local = id->local,
 	};
-	struct ctl_cm_reply reply;
-	int rc = session_ask(&ask.header, sizeof(ask), &reply);
+	struct ctl_cm_reply reply = { .local = id->local };
+	int rc = iwcm_is_on() ? iwcm_bind(id) : session_ask(&ask.header, sizeof(ask), &reply);
 	char text[REFUSAL_ADDRESS_BYTES];
 
-	if (rc)
+	if (rc && rc != -EOPNOTSUPP)
 		return refusal(rc, CAUSE_CM_ADDRESS, "%s", refusal_print(&id->local, text));
-	id->local = reply.local;
+	if (rc)
+		return rc;
+	if (!id->iwcm)
+		id->local = reply.local;
 	id->state = ID_BOUND;
 	return 0;
 }
@@ -68,6 +72,13 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 	return answer(rc);
 }
 
+static int listen_iwarp(struct id *id, int backlog)
+{
+	int rc = id->state == ID_IDLE ? iwcm_bind(id) : 0;
+
+	return rc ? rc : iwcm_listen(id, backlog);
+}
+
 CM_EXPORT int rdma_listen(struct rdma_cm_id *base, int backlog)
 {
 	struct id *id = id_of(base);
@@ -81,14 +92,17 @@ CM_EXPORT int rdma_listen(struct rdma_cm_id *base, int backlog)
 	char text[REFUSAL_ADDRESS_BYTES];
 	int rc;
 
-	if (id->state == ID_IDLE || id->state == ID_BOUND)
-		rc = session_ask(&ask.header, sizeof(ask), &reply);
-	else
+	if (id->state != ID_IDLE && id->state != ID_BOUND)
 		rc = id_refuse_state(id);
+	else if (iwcm_is_on())
+		rc = listen_iwarp(id, backlog);
+	else
+		rc = session_ask(&ask.header, sizeof(ask), &reply);
 	if (rc == -EADDRINUSE)
 		refusal(rc, CAUSE_CM_ADDRESS, "%s", refusal_print(&id->local, text));
 	if (!rc) {
-		id->local = reply.local;
+		if (!id->iwcm)
+			id->local = reply.local;
 		id->state = ID_LISTENING;
 		id_show_addresses(id);
 	}

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cm/export.h"
+#include "cm/id.h"
 #include "cm/qp_attr.h"
 #include "cm/refusal.h"
 #include "cm/sync.h"
@@ -60,7 +61,7 @@ static int resolved(struct id *id)
 	/*
 	 * Before the event: the program may connect, or end the identifier, as soon as it has it.
 	 */
-	id->base.route.num_paths = 1;
+	id->base.route.num_paths = !id->iwcm; /* iWARP has no path records */
 	id->state = ID_ROUTE_RESOLVED;
 	rc = id_raise_event(id, RDMA_CM_EVENT_ROUTE_RESOLVED, 0, 0);
 	if (rc) {

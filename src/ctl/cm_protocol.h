@@ -46,6 +46,7 @@ enum ctl_cm_event_kind {
 	CTL_CM_ADDRINFO_ERROR,
 	CTL_CM_USER,
 	CTL_CM_INTERNAL,
+	CTL_CM_IWARP, /* the library has it (cm/iwcm.h); never seen by programs */
 	CTL_CM_EVENT_KINDS,
 };
 

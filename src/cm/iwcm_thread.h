@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * iWCM thread - the ends that exist, and the thread that waits for their sockets.
+ *
+ * Shared by the files of iwcm alone. One lock guards all of it; it is held for no call of verbs,
+ * nor for an exchange with verbatimd.
+ */
+#ifndef CM_IWCM_THREAD_H
+#define CM_IWCM_THREAD_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "cm/iwcm.h"
+#include "ctl/protocol.h"
+#include "iwarp/mpa_startup.h"
+
+enum iwcm_state {
+	IWCM_BOUND = 0,
+	IWCM_LISTENING,
+	IWCM_CONNECTING,  /* TCP's handshake */
+	IWCM_CALLING,	  /* initiator: until the MPA reply */
+	IWCM_ANSWERING,	  /* responder: until the MPA request */
+	IWCM_ASKED,	  /* the program is to answer it */
+	IWCM_HANDING,	  /* a thread hands the socket to libibverbs, without the lock */
+	IWCM_ESTABLISHED, /* the socket is the QP's */
+	IWCM_CLOSED,
+};
+
+struct iwcm {
+	struct list link; /* in iwcm.all while it has a socket here; or alone */
+	unsigned users;	  /* identifier or listener; a thread in IWCM_HANDING; the QP */
+	enum iwcm_state state;
+	int fd;			   /* -1: none, or the QP's */
+	uint32_t watched;	   /* epoll's events; 0: not in epoll */
+	uint32_t number;	   /* of the identifier; 0: it has none */
+	uint64_t due_ns;	   /* CLOCK_MONOTONIC; 0: none. Listener: when to accept again */
+	struct iwcm *listener;	   /* ANSWERING, ASKED: until the program is told */
+	unsigned backlog, waiting; /* LISTENING */
+	uint32_t qpn;
+	uint64_t refused_ns; /* CONNECTING: since when the peer refuses; 0: it does not */
+	bool has_ended;	     /* HANDING: the connection is over already */
+	struct ctl_cm_address local, remote;
+	struct list events;
+	struct mpa_startup startup;
+};
+
+/* A ticket for an event, to be raised by the thread. */
+struct iwcm_ticket {
+	struct list link;
+	uint32_t number;
+};
+
+struct iwcm_common {
+	pthread_mutex_t lock;
+	pthread_cond_t handed; /* an end has left IWCM_HANDING */
+	struct list all;
+	struct list tickets;
+	struct list freed; /* of no use any more: the thread may have events of them at hand */
+	int epoll, wake;   /* -1: there is no thread */
+};
+
+extern struct iwcm_common iwcm;
+
+/* Starts the thread unless it runs. With the lock. 0 or -errno. */
+int iwcm_thread_start(void);
+void iwcm_thread_wake(void);
+
+/* What epoll watches of the end's socket. With the lock. 0 or -errno. */
+int iwcm_watch(struct iwcm *iw, uint32_t events);
+
+/* Closes the socket, if it is here. With the lock. */
+void iwcm_close(struct iwcm *iw);
+
+/* NULL: no memory. */
+struct iwcm *iwcm_create(void);
+void iwcm_put(struct iwcm *iw); /* with the lock */
+
+/* Keeps an event for the identifier's channel; none if it has no identifier. With the lock. */
+void iwcm_post(struct iwcm *iw, const struct iwcm_event *event);
+
+/* epoll's events of a socket; with the lock, which they release while they hand over. */
+void iwcm_on_socket(struct iwcm *iw, uint32_t events);
+void iwcm_on_due(struct iwcm *iw);
+
+/* An accepted connection waits for its MPA request. */
+void iwcm_answer(struct iwcm *iw);
+
+/* CONNECTING: connect(2) to iw->remote. 0 or -errno. */
+int iwcm_begin_connect(struct iwcm *iw);
+
+/* The listener has room again, or may have. With the lock. */
+void iwcm_resume(struct iwcm *listener);
+
+/*
+ * Hands the socket over, and posts the outcome. With the lock, which it releases meanwhile. 0 or
+ * -errno, and the end is closed.
+ */
+int iwcm_hand_over(struct iwcm *iw);
+
+#endif
