@@ -127,8 +127,9 @@ int iwcm_listen(struct id *id, int backlog)
  */
 
 /*
- * Without CRCs unless the user wants them, as siw, which refuses them by default. With the
- * initiator's first FPDU (RFC 6581), so that either program may send first.
+ * As siw: without CRCs unless the user wants them, and without the initiator's first FPDU of RFC
+ * 6581. siw refuses the former by default; the latter, which it never asks for itself, has crashed
+ * its kernel. A responder still does what an initiator asks for.
  */
 static struct mpa_offer offer_of(uint8_t responder_resources, uint8_t initiator_depth)
 {
@@ -137,7 +138,6 @@ static struct mpa_offer offer_of(uint8_t responder_resources, uint8_t initiator_
 	return (struct mpa_offer){
 		.revision = 2,
 		.crc = crc && strcmp(crc, "1") == 0,
-		.peer_to_peer = true,
 		.extensions = true,
 		.ird = responder_resources,
 		.ord = initiator_depth,

@@ -27,7 +27,12 @@
 #define REFUSED_STEP_NS 10000000ull
 #define REQUEST_NS	10000000000ull /* for the MPA request of an accepted connection */
 #define REPLY_NS	60000000000ull /* for the MPA reply: the peer's program takes its time */
-#define NO_ROOM_NS	100000000ull   /* the process has no descriptor, or memory */
+/*
+ * siw takes its socket for FPDUs a moment after its reply has left: what came before waits for the
+ * next segment, perhaps for ever.
+ */
+#define SETTLE_NS  20000000ull
+#define NO_ROOM_NS 100000000ull /* the process has no descriptor, or memory */
 
 /* The QP's hold on it goes. With the lock. */
 static void disconnect(struct iwcm *iw)
@@ -236,7 +241,13 @@ static void on_reply(struct iwcm *iw)
 	}
 	switch (iw->startup.state) {
 	case MPA_ESTABLISHED:
-		iwcm_hand_over(iw);
+		if (iw->startup.agreed.extensions) {
+			iwcm_hand_over(iw);
+			break;
+		}
+		iwcm_watch(iw, 0);
+		iw->state = IWCM_SETTLING;
+		iw->due_ns = clock_now_ns() + SETTLE_NS;
 		break;
 	case MPA_REJECTED:
 		fail(iw, -ECONNREFUSED);
@@ -417,6 +428,9 @@ void iwcm_on_due(struct iwcm *iw)
 			break;
 		if (rc)
 			fail(iw, rc);
+		break;
+	case IWCM_SETTLING:
+		iwcm_hand_over(iw);
 		break;
 	case IWCM_CALLING:
 		fail(iw, -ETIMEDOUT);

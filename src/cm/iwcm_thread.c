@@ -97,6 +97,10 @@ void iwcm_put(struct iwcm *iw)
 	if (--iw->users)
 		return;
 	drop_events(iw);
+	if (iwcm.epoll < 0) {
+		free(iw); /* there is no thread */
+		return;
+	}
 	list_add_tail(&iwcm.freed, &iw->link);
 	iwcm_thread_wake();
 }
@@ -186,21 +190,31 @@ void iwcm_thread_wake(void)
 		return; /* it is awake */
 }
 
-/* Those whose time has come; sets *next to the first of the others. */
-static void serve_due(uint64_t now, uint64_t *next)
+/* One whose time has come; sets *next to the first of the others. NULL: there is none. */
+static struct iwcm *find_due(uint64_t now, uint64_t *next)
 {
-	struct list *pos, *after;
+	struct list *pos;
 
 	*next = UINT64_MAX;
-	list_for_each_safe(pos, after, &iwcm.all) {
+	list_for_each(pos, &iwcm.all) {
 		struct iwcm *iw = list_entry(pos, struct iwcm, link);
 
-		if (iw->due_ns && iw->due_ns <= now) {
-			iw->due_ns = 0;
-			iwcm_on_due(iw);
-		}
+		if (iw->due_ns && iw->due_ns <= now)
+			return iw;
 		if (iw->due_ns && iw->due_ns < *next)
 			*next = iw->due_ns;
+	}
+	return NULL;
+}
+
+/* iwcm_on_due may release the lock, so each begins anew. */
+static void serve_due(uint64_t now, uint64_t *next)
+{
+	struct iwcm *iw;
+
+	while ((iw = find_due(now, next))) {
+		iw->due_ns = 0;
+		iwcm_on_due(iw);
 	}
 }
 

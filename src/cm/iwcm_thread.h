@@ -22,6 +22,7 @@ enum iwcm_state {
 	IWCM_LISTENING,
 	IWCM_CONNECTING,  /* TCP's handshake */
 	IWCM_CALLING,	  /* initiator: until the MPA reply */
+	IWCM_SETTLING,	  /* initiator: the reply is here, but siw may not be ready */
 	IWCM_ANSWERING,	  /* responder: until the MPA request */
 	IWCM_ASKED,	  /* the program is to answer it */
 	IWCM_HANDING,	  /* a thread hands the socket to libibverbs, without the lock */

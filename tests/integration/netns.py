@@ -220,12 +220,13 @@ class Cable:
 
 
 class Capture:
-    """RoCE traffic of a host's interface during a `with`; afterwards a file, `path`. All of it, or
-    an error, if it is to be `complete`; then the traffic has to end by itself.
+    """Traffic of a host's interface during a `with`, RoCE's unless `selects` says otherwise; afterwards a
+    file, `path`. All of it, or an error, if it is to be `complete`; then the traffic has to end by itself.
     """
 
-    def __init__(self, host, path=None, complete=True):
+    def __init__(self, host, path=None, complete=True, selects='udp port 4791'):
         self.host = host
+        self.selects = selects
         self.complete = complete
         self._directory = None
         if path is None:
@@ -241,7 +242,7 @@ class Capture:
         self._program = self.host.start_plain(
             'sh', '-c', 'exec tcpdump "$@" -w - >"$0"', self.path, '-i', self.host.interface,
             '-s', '4400', '-B', '131072', '-U', '--immediate-mode', '-Z', 'root', '-n',
-            'udp port 4791')
+            self.selects)
         self._program.wait_for('listening on')
         return self
 

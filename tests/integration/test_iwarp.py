@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""iWARP over the kernel's TCP: rdma_cm's programs and perftest, untouched; on one host and between two."""
+import re
+import subprocess
+import time
+
+import pytest
+
+from harness import HOST, SLOWER, cpu_ticks, free_port
+from netns import Cable, Capture
+from test_routers import Rules
+
+IWARP = {'VERBATIM_TRANSPORT': 'iwarp'}
+PROGRAMS = {  # server, client without the address, what both say, option of the port
+    'rping': (['rping', '-s', '-v', '-C', '20', '-V'], ['rping', '-c', '-v', '-C', '20', '-V', '-a'], 'rdma-ping-19'),
+    'rping-large': (['rping', '-s', '-v', '-C', '5', '-S', '60000'],
+                    ['rping', '-c', '-v', '-C', '5', '-S', '60000', '-a'], 'rdma-ping-4'),
+    'rdma_client': (['rdma_server'], ['rdma_client', '-s'], 'end 0'),
+    'ucmatose': (['ucmatose', '-c', '10'], ['ucmatose', '-c', '10', '-s'], 'return status 0'),
+    'ucmatose-migrate': (['ucmatose', '-c', '10', '-m'], ['ucmatose', '-c', '10', '-m', '-s'], 'return status 0'),
+    'ucmatose-large': (['ucmatose', '-S', '65536', '-C', '20'], ['ucmatose', '-S', '65536', '-C', '20', '-s'],
+                       'return status 0'),
+}
+PERFTEST = ['ib_send_bw', 'ib_write_bw', 'ib_read_bw', 'ib_send_lat', 'ib_write_lat', 'ib_read_lat']
+
+
+def pair(runner, server, client, address, peer=None, seconds=20):
+    """Both ends to their ends. The server listens at a port of TCP, which is the kernel's."""
+    port = free_port()
+    return runner.pair([*server, '-p', port], [*client, address, '-p', port], port, seconds=seconds, peer=peer,
+                       env=IWARP)
+
+
+@pytest.fixture
+def fresh(fresh_runner):
+    return fresh_runner()
+
+
+@pytest.mark.asan
+@pytest.mark.parametrize('name', PROGRAMS)
+def test_programs(fresh, name):
+    server, client, said = PROGRAMS[name]
+    for output in pair(fresh, server, client, HOST):
+        assert said in output, output
+
+
+def test_ipv6(fresh):
+    server, client, said = PROGRAMS['rping']
+    port = free_port()
+    for output in fresh.pair([*server, '-a', '::1', '-p', port], [*client, '::1', '-p', port], port, env=IWARP):
+        assert said in output, output
+
+
+@pytest.mark.parametrize('program', PERFTEST)
+def test_perftest(fresh, program):
+    argv = [program, '-R', '-F', '-n', 200]
+    pair(fresh, argv, argv, HOST, seconds=30)
+
+
+@pytest.mark.parametrize('options', [('-b',), ('-q', '4'), ('-I', '64', '-s', '64'), ('-r', '16', '-s', '1')],
+                         ids=lambda words: ''.join(words))
+def test_perftest_options(fresh, options):
+    argv = ['ib_send_bw', '-R', '-F', '-n', 200, *options]
+    pair(fresh, argv, argv, HOST, seconds=30)
+
+
+@pytest.mark.parametrize('program', ['ib_send_lat', 'ib_read_lat', 'ib_read_bw'])
+def test_perftest_events(fresh, program):
+    argv = [program, '-R', '-F', '-n', 200, '-e']
+    pair(fresh, argv, argv, HOST, seconds=30)
+
+
+@pytest.mark.network
+@pytest.mark.parametrize('index', [0, 1], ids=['ipv4', 'ipv6'])
+def test_between_hosts(cables, index):
+    cable = cables(1500)
+    address = cable.a.addresses[index]
+    server, client, said = PROGRAMS['rping']
+    port = free_port()
+    for output in cable.a.pair([*server, '-a', address, '-p', port], [*client, address, '-p', port], port,
+                               peer=cable.b, env=IWARP):
+        assert said in output, output
+
+
+@pytest.mark.network
+@pytest.mark.parametrize('program', ['ib_write_bw', 'ib_send_bw', 'ib_read_bw'])
+def test_perftest_between_hosts(cables, program):
+    cable = cables(1500)
+    argv = [program, '-R', '-F', '-n', 200]
+    pair(cable.a, argv, argv, cable.a.address, cable.b, seconds=30)
+
+
+def test_device(fresh):
+    """As siw shows itself: an RNIC with one GID, its MAC, and no P_Key."""
+    output = fresh.run('ibv_devinfo', '-v', env=IWARP)
+    assert re.search(r'hca_id:\s+vrbw_lo\n\s+transport:\s+iWARP \(1\)', output), output
+    for name, value in (('atomic_cap', r'ATOMIC_NONE \(0\)'), ('max_ah', '0'), ('max_pkeys', '0'),
+                        ('max_mcast_grp', '0'), ('max_sge_rd', '1'), ('link_layer', 'Ethernet'),
+                        ('gid_tbl_len', '1')):
+        assert re.search(rf'{name}:\s+{value}\n', output), (name, output)
+    of = '/sys/class/infiniband/vrbw_lo'
+    assert fresh.run('cat', f'{of}/node_type', f'{of}/ports/1/gid_attrs/types/0', env=IWARP) == '4: RNIC\nIB/RoCE v1\n'
+    assert fresh.run('ls', f'{of}/ports/1/gids', env=IWARP) == '0\n'
+    assert fresh.run('ls', f'{of}/ports/1/pkeys', env=IWARP) == ''
+
+
+@pytest.mark.network
+def test_gid_is_the_mac(cables):
+    host = cables(1500).a
+    mac = re.search(r'link/ether (\S+)', host.ip('-o', 'link', 'show', host.interface))[1].split(':')
+    gid = host.run('cat', f'/sys/class/infiniband/vrbw_{host.interface}/ports/1/gids/0', env=IWARP).strip()
+    assert gid.replace(':', '') == ''.join(mac) + 20 * '0'
+
+
+@pytest.mark.parametrize('argv', [['ibv_ud_pingpong'], ['ibv_uc_pingpong'], ['udaddy'], ['mckey', '-m', '239.1.1.7', '-b', HOST]],
+                         ids=lambda argv: '-'.join(argv))
+def test_only_rc(fresh, argv):
+    program = fresh.start(*argv, env={**IWARP, 'VERBATIM_EXPLAIN': '1'})
+    assert program.wait(10 * SLOWER) not in (None, 0), program.report()
+
+
+def test_nobody_listens(fresh):
+    program = fresh.start('ucmatose', '-s', HOST, '-p', free_port(), env=IWARP)
+    assert program.wait(10 * SLOWER) not in (None, 0)
+    assert 'RDMA_CM_EVENT_REJECTED' in program.output(), program.report()
+
+
+@pytest.mark.parametrize('victim', ['server', 'client'])
+def test_killed(fresh, victim):
+    """The kernel closes the connection of a process that dies; the other end gets DISCONNECTED."""
+    port = free_port()
+    server = fresh.start_server(['rping', '-s', '-v', '-P', '-p', port], port, env=IWARP)
+    client = fresh.start('rping', '-c', '-v', '-a', HOST, '-p', port, env=IWARP)
+    client.wait_for('rdma-ping-5')
+    (server if victim == 'server' else client).signal(9)
+    if victim == 'server':
+        assert client.wait(10 * SLOWER) is not None, client.report()
+        assert 'DISCONNECT' in client.output(), client.report()
+        return
+    server.wait_for('DISCONNECT EVENT')
+    assert 'rdma-ping-4' in fresh.run('rping', '-c', '-v', '-C', '5', '-a', HOST, '-p', port, env=IWARP)
+    assert server.status is None, server.report()
+
+
+def test_idle_connection_sleeps(fresh):
+    port = free_port()
+    server = fresh.start_server(['rping', '-s', '-v', '-P', '-p', port], port, env=IWARP)
+    before = cpu_ticks(server.pid)
+    time.sleep(1)
+    assert cpu_ticks(server.pid) - before <= 5, server.report()
+
+
+def check_capture(capture):
+    """tshark finds MPA's start-up, DDP and RDMAP, and nothing malformed."""
+    shown = subprocess.run(['tshark', '-n', '-r', capture.path, '-V'], capture_output=True, text=True, timeout=60,
+                           check=True).stdout
+    capture.close()
+    assert re.search('Request frame', shown, re.IGNORECASE) and re.search('Reply frame', shown, re.IGNORECASE)
+    for operation in ('Send', 'Write', 'Read Request', 'Read Response'):
+        assert re.search(rf'OpCode: {operation}', shown), (operation, sorted(set(re.findall('OpCode: .*', shown))))
+    assert not re.search('malformed', shown, re.IGNORECASE)
+
+
+@pytest.mark.network
+def test_dissected(cables):
+    cable = cables(1500, segment=False)
+    port = free_port()
+    server, client, said = PROGRAMS['rping']
+    with Capture(cable.a, selects=f'tcp port {port}') as capture:
+        for output in cable.a.pair([*server, '-p', port], [*client, cable.a.address, '-p', port], port,
+                                   peer=cable.b, env=IWARP):
+            assert said in output, output
+    check_capture(capture)
+
+
+def rping_between(cable, server_host, client_host, address):
+    server, client, said = PROGRAMS['rping']
+    port = free_port()
+    for output in server_host.pair([*server, '-p', port], [*client, address, '-p', port], port, peer=client_host,
+                                   seconds=60, env=IWARP):
+        assert said in output, output
+
+
+@pytest.mark.network
+def test_address_translation():
+    """What RoCEv2 cannot: the client's address is another one at the server."""
+    with Cable(1500, name='iwnat') as cable:
+        outside = '10.78.0.101'
+        cable.a.ip('addr', 'add', f'{outside}/32', 'dev', cable.a.interface)
+        with Rules(cable.a, 'ip', 'type nat hook postrouting priority 100', f'ip protocol tcp counter snat to {outside}'):
+            rping_between(cable, cable.b, cable.a, cable.b.address)
+            assert re.search(r'packets [1-9]', cable.a.command('nft', 'list', 'ruleset')), 'nothing was translated'
+
+
+@pytest.mark.network
+@pytest.mark.parametrize('percent', [1, 5])
+def test_loss(cables, percent):
+    """Packets that are lost are TCP's to repeat."""
+    cable = cables(1500)
+    rule = f'ip protocol tcp numgen random mod 100 < {percent} drop'
+    with Rules(cable.a, 'ip', 'type filter hook prerouting priority -300', rule):
+        rping_between(cable, cable.a, cable.b, cable.a.address)

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""With Linux's siw as the other end of iWARP: each side connects and is connected to; tshark reads what
+crosses the tap.
+"""
+import pytest
+
+from harness import finish_both, free_port
+from netns import Capture
+from test_iwarp import IWARP, check_capture
+from test_rxe import start_guest
+
+pytestmark = pytest.mark.interop
+FIRST = pytest.mark.first
+LONG = pytest.mark.long
+VERBATIM, SIW = 'verbatim', 'siw'
+SERVERS = pytest.mark.parametrize('server', [VERBATIM, SIW], ids=lambda name: f'{name}_serves')
+PERFTEST = [pytest.param('ib_send_bw', marks=FIRST), 'ib_write_bw', 'ib_read_bw', 'ib_send_lat', 'ib_write_lat',
+            'ib_read_lat']
+
+
+@pytest.fixture(scope='module')
+def running():
+    guest = start_guest(1500)
+    guest.run('rdev siw')
+    yield guest
+    left = guest.close()
+    assert not left, f'left behind: {left}'
+
+
+@pytest.fixture
+def guest(running):
+    yield running
+    running.host.release(*list(running.host.programs))
+    for program in list(running.programs):
+        running.release(program)
+
+
+def run_pair(guest, server, server_argv, client_argv, port, seconds=60):
+    """Both ends to their ends; what the server said, and the client. The address goes to the end of client_argv."""
+    shell = f'exec timeout -s KILL {seconds + 20} '
+    if server == VERBATIM:
+        passive = guest.host.start_server(server_argv, port, env=IWARP)
+        active = guest.start(shell + ' '.join(map(str, [*client_argv, guest.host.address])))
+        ours, theirs = passive, active
+    else:
+        passive = guest.start(shell + ' '.join(map(str, server_argv)))
+        guest.wait_listening(port, passive)
+        active = guest.host.start(*client_argv, guest.address, env=IWARP)
+        ours, theirs = active, passive
+    try:
+        finish_both((passive, active), seconds, lambda: f'\n{guest.run("dmesg | tail -5", status=None)}')
+        return passive.output(), active.output()
+    finally:
+        guest.host.release(ours)
+        guest.release(theirs)
+
+
+def rping(guest, server, *options):
+    port = free_port()
+    argv = ['-v', '-V', '-p', port, *options]
+    return run_pair(guest, server, ['rping', '-s', *argv], ['rping', '-c', *argv, '-a'], port)
+
+
+@pytest.mark.first
+@SERVERS
+def test_rping(guest, server):
+    """What crosses the tap is MPA, DDP and RDMAP to tshark, too."""
+    with Capture(guest.host, selects='tcp') as capture:
+        for output in rping(guest, server, '-C', 10):
+            assert 'rdma-ping-9' in output, output
+    check_capture(capture)
+
+
+@SERVERS
+@pytest.mark.parametrize('size', [1000, 60000])
+def test_rping_large(guest, server, size):
+    for output in rping(guest, server, '-C', 5, '-S', size):
+        assert 'rdma-ping-4' in output, output
+
+
+@SERVERS
+@pytest.mark.parametrize('program', PERFTEST)
+def test_perftest(guest, server, program):
+    port = free_port()
+    argv = [program, '-R', '-F', '-n', 100, '-p', port]
+    run_pair(guest, server, argv, argv, port)
+
+
+@LONG
+@SERVERS
+@pytest.mark.parametrize('program', ['ib_send_bw', 'ib_write_bw', 'ib_read_bw'])
+def test_all_sizes(guest, server, program):
+    port = free_port()
+    argv = [program, '-R', '-F', '-a', '-n', 20, '-p', port]
+    run_pair(guest, server, argv, argv, port, seconds=200)
+
+
+@SERVERS
+def test_killed(guest, server):
+    """The other end of a program that dies gets DISCONNECTED."""
+    port = free_port()
+    if server == VERBATIM:
+        passive = guest.host.start_server(['rping', '-s', '-v', '-P', '-p', port], port, env=IWARP)
+        active = guest.start(f'exec timeout -s KILL 60 rping -c -v -a {guest.host.address} -p {port}')
+        active.wait_for('rdma-ping-2', 40)
+        guest.run('killall -9 rping')
+        passive.wait_for('DISCONNECT EVENT', 20)
+    else:
+        passive = guest.start(f'exec timeout -s KILL 60 rping -s -v -P -p {port}')
+        guest.wait_listening(port, passive)
+        active = guest.host.start('rping', '-c', '-v', '-a', guest.address, '-p', port, env=IWARP)
+        active.wait_for('rdma-ping-2', 40)
+        active.signal(9)
+        passive.wait_for('DISCONNECT EVENT', 20)
