@@ -276,6 +276,31 @@ static void guid_is_the_mac_or_made_up(void **state)
 	assert_true(interface_guid(&lo) == interface_guid(&lo));
 }
 
+/* As siw: the MAC and zeros; without a MAC bytes that are as good as one. */
+static void rnic_has_its_mac_as_gid(void **state)
+{
+	struct interface interface = { .name = "eth0", .mac = { 2, 0, 0, 0, 0, 1 } };
+	static const uint8_t mac[16] = { 2, 0, 0, 0, 0, 1 }, none[6];
+	char name[DEVICE_NAME_MAX];
+	union ibv_gid gid;
+
+	interface_rnic_gid(&interface, &gid);
+	assert_memory_equal(gid.raw, mac, sizeof(mac));
+	memset(interface.mac, 0, sizeof(interface.mac));
+	interface_rnic_gid(&interface, &gid);
+	assert_memory_not_equal(gid.raw, none, sizeof(none));
+	assert_memory_equal(gid.raw + sizeof(none), mac + sizeof(none), 16 - sizeof(none));
+
+	interface_device_name(&interface, name);
+	assert_string_equal(name, "vrb_eth0");
+	setenv("VERBATIM_TRANSPORT", "iWARP", 1);
+	interface_device_name(&interface, name);
+	unsetenv("VERBATIM_TRANSPORT");
+	assert_string_equal(name, "vrbw_eth0");
+	assert_int_equal(interface_order(&interface, 1, "", "vrbw_eth0"), 1);
+	assert_int_equal(interface_order(&interface, 1, "", "vrbw_eth1"), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -287,6 +312,7 @@ int main(void)
 		cmocka_unit_test(default_route),
 		cmocka_unit_test(default_route6),
 		cmocka_unit_test(guid_is_the_mac_or_made_up),
+		cmocka_unit_test(rnic_has_its_mac_as_gid),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

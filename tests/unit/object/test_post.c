@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "base/compat.h"
 #include "object/ah.h"
 #include "verbs/qp_ex.h"
 
@@ -203,6 +204,11 @@ static void test_operations_of_a_service(void **state)
 	assert_int_equal(qp_ex_check(IBV_QPT_UD, IBV_QP_EX_WITH_RDMA_WRITE), EOPNOTSUPP);
 	assert_int_equal(qp_ex_check(IBV_QPT_UD, IBV_QP_EX_WITH_SEND), 0);
 	assert_int_equal(qp_ex_check(IBV_QPT_RC, IBV_QP_EX_WITH_TSO), EOPNOTSUPP);
+	/* iWARP: with RFC 7306, which has no immediate data of a SEND */
+	assert_int_equal(qp_ex_check(OPCODE_QPT_RNIC, IBV_QP_EX_WITH_SEND_WITH_INV), 0);
+	assert_int_equal(qp_ex_check(OPCODE_QPT_RNIC, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM), 0);
+	assert_int_equal(qp_ex_check(OPCODE_QPT_RNIC, IBV_QP_EX_WITH_SEND_WITH_IMM), EOPNOTSUPP);
+	assert_int_equal(qp_ex_check(OPCODE_QPT_RNIC, COMPAT_QP_EX_WITH_FLUSH), EOPNOTSUPP);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, world_setup, world_teardown)

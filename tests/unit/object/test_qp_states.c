@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "object/opcode.h"
 #include "object/qp_states.h"
 
 #include <setjmp.h>
@@ -140,10 +141,40 @@ static void test_names(void **state)
 	assert_string_equal(qp_state_name(IBV_QPS_UNKNOWN), "unknown");
 }
 
+/* As iwcm and librdmacm ask: RTS comes with a connection, SQD is its orderly end. */
+static void test_rnic(void **state)
+{
+	static const struct {
+		enum ibv_qp_state from, to;
+		int mask;
+		enum move_verdict verdict;
+	} moves[] = {
+		{ IBV_QPS_RESET, IBV_QPS_INIT, 0, MOVE_OK },
+		{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_ACCESS_FLAGS | IBV_QP_PORT, MOVE_OK },
+		{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_QKEY, MOVE_EXCEEDS },
+		{ IBV_QPS_INIT, IBV_QPS_INIT, IBV_QP_ACCESS_FLAGS | IBV_QP_PORT, MOVE_OK },
+		{ IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_ACCESS_FLAGS | IBV_QP_PORT, MOVE_OK },
+		{ IBV_QPS_INIT, IBV_QPS_RTR, IBV_QP_AV, MOVE_EXCEEDS },
+		{ IBV_QPS_RTR, IBV_QPS_RTS, 0, MOVE_ILLEGAL },
+		{ IBV_QPS_SQD, IBV_QPS_RTS, 0, MOVE_ILLEGAL },
+		{ IBV_QPS_RTS, IBV_QPS_RTS, IBV_QP_PORT, MOVE_OK },
+		{ IBV_QPS_RTS, IBV_QPS_SQD, 0, MOVE_OK },
+		{ IBV_QPS_RTS, IBV_QPS_ERR, 0, MOVE_OK },
+		{ IBV_QPS_INIT, IBV_QPS_SQD, 0, MOVE_ILLEGAL },
+	};
+	int which;
+
+	for (size_t i = 0; i < sizeof(moves) / sizeof(moves[0]); i++)
+		assert_int_equal(qp_move_check(moves[i].from, moves[i].to, OPCODE_QPT_RNIC,
+					       moves[i].mask | IBV_QP_STATE, &which),
+				 moves[i].verdict);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_move),
+		cmocka_unit_test(test_rnic),
 		cmocka_unit_test(test_names),
 	};
 

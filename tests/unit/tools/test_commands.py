@@ -96,6 +96,8 @@ def test_run_sets_variables():
         got = call('run', '--explain=/tmp/file', 'printenv', 'VERBATIM_EXPLAIN',
                    program=top / 'verbatim')
         assert got.stdout == '/tmp/file\n', got
+        got = call('run', '--iwarp', 'printenv', 'VERBATIM_TRANSPORT', program=top / 'verbatim')
+        assert got.stdout == 'iwarp\n', got
         # Options behind the program are the program's.
         got = call('run', 'echo', '--explain', '-d', program=top / 'verbatim')
         assert got.stdout == '--explain -d\n', got
