@@ -15,11 +15,16 @@
 static struct lock pool_lock = LOCK_INITIALIZER;
 static struct burst *pool GUARDED_BY(pool_lock);
 
+void burst_unprotect(struct burst *burst)
+{
+	hazard_clear(burst->hazard);
+	burst->hazard = NULL;
+}
+
 static void empty(struct burst *burst)
 {
 	if (burst->hazard)
-		hazard_clear(burst->hazard);
-	burst->hazard = NULL;
+		burst_unprotect(burst);
 	burst->count = 0;
 	burst->staged = 0;
 	burst->first_end = BURST_NO_END;

@@ -86,6 +86,9 @@ void *burst_stage(struct burst *burst, uint32_t bytes);
 /* Publishes the key. False: another one is published already; send first. */
 bool burst_protect(struct burst *burst, uint32_t key);
 
+/* No packet of the burst points at memory of its key. */
+void burst_unprotect(struct burst *burst);
+
 /* Adds the next packet, whose payload is set. Sets header->pad. */
 void burst_add(struct burst *burst, struct packet *header);
 

@@ -61,7 +61,10 @@ static bool point_at_sges(struct wire_packet *packet, const struct qp *qp, const
 	return true;
 }
 
-/* Copies the payload into the burst's memory, without a hazard of the burst. */
+/*
+ * Copies the payload into the burst's memory. The copy publishes a key of its own, so the burst
+ * must not have one for packets before.
+ */
 static enum payload_result copy_to_burst(struct burst *burst, const struct qp *qp,
 					 const struct wqe *wqe, uint32_t offset, uint32_t bytes,
 					 enum cause *cause)
@@ -69,12 +72,8 @@ static enum payload_result copy_to_burst(struct burst *burst, const struct qp *q
 	struct wire_packet *packet = burst_next(burst);
 	void *room;
 
-	if (burst->hazard) {
-		if (burst->count)
-			return PAYLOAD_NO_ROOM;
-		hazard_clear(burst->hazard);
-		burst->hazard = NULL;
-	}
+	if (burst->hazard)
+		return PAYLOAD_NO_ROOM;
 	room = burst_stage(burst, bytes);
 	if (!room)
 		return PAYLOAD_NO_ROOM;
@@ -91,19 +90,24 @@ enum payload_result payload_place(struct burst *burst, const struct qp *qp, stru
 				  uint32_t offset, uint32_t bytes, enum cause *cause)
 {
 	struct wire_packet *packet = burst_next(burst);
+	const uint8_t *data = wqe_data(wqe);
 	uint32_t in_sge = offset, first;
+	bool protects;
 
 	*cause = CAUSE_NONE;
 	packet->pieces = 0;
 	packet->payload_bytes = 0;
 	if (!bytes)
 		return PAYLOAD_PLACED;
-	if (wqe->flags & IBV_SEND_INLINE) {
-		packet->piece[0] = (struct iovec){ wqe->inline_data + offset, bytes };
+	if (data) {
+		packet->piece[0] = (struct iovec){ (uint8_t *)data + offset, bytes };
 		packet->pieces = 1;
 		packet->payload_bytes = (uint16_t)bytes;
 		return PAYLOAD_PLACED;
 	}
+	if (burst->hazard && !burst->count)
+		burst_unprotect(burst); /* of a packet that was not added */
+	protects = burst->hazard != NULL;
 	first = find_sge(wqe, &in_sge);
 	if (!is_simple(wqe, first, in_sge, bytes))
 		return copy_to_burst(burst, qp, wqe, offset, bytes, cause);
@@ -115,6 +119,8 @@ enum payload_result payload_place(struct burst *burst, const struct qp *qp, stru
 	}
 	if (*cause != CAUSE_NONE)
 		return PAYLOAD_BAD;
+	if (!protects) /* the key is this packet's alone, which does not point at its memory */
+		burst_unprotect(burst);
 	return copy_to_burst(burst, qp, wqe, offset, bytes, cause);
 }
 
@@ -126,7 +132,7 @@ uint32_t payload_contiguous(const struct burst *burst, const struct qp *qp, cons
 	const struct ibv_sge *sge;
 	uint64_t host;
 
-	if (wqe->flags & IBV_SEND_INLINE || last->pieces != 1)
+	if (wqe_data(wqe) || last->pieces != 1)
 		return 0;
 	index = find_sge(wqe, &in_sge);
 	if (index == wqe->num_sge)

@@ -211,6 +211,28 @@ static void test_copied_memory(void **state)
 	assert_int_equal(mr_destroy(null), 0);
 }
 
+/* A burst may have many copies, with packets that point at memory behind them, not before. */
+static void test_copies_share_a_burst(void **state)
+{
+	struct mr *paged = rig_mr(&rig, here, BYTES, IBV_ACCESS_ON_DEMAND);
+
+	post_one(paged, here + 100, 64);
+	for (uint32_t i = 0; i < 4; i++) {
+		assert_int_equal(place(16 * i, 16), PAYLOAD_PLACED);
+		expect_placed(here + 100 + 16 * i, 16, 0);
+		add();
+	}
+	post_one(here_mr, here, 64);
+	assert_int_equal(place(0, 32), PAYLOAD_PLACED);
+	expect_placed(here, 32, 1);
+	add();
+	post_one(paged, here + 100, 64);
+	assert_int_equal(place(0, 32), PAYLOAD_NO_ROOM);
+	assert_non_null(burst->hazard);
+	drop();
+	assert_int_equal(mr_destroy(paged), 0);
+}
+
 /* A burst publishes one key, and a copy needs it free: what does not fit waits for the next one. */
 static void test_room(void **state)
 {
@@ -298,8 +320,9 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(pieces),	     TEST(no_payload_and_inline),
-		TEST(copied_memory), TEST(room),
-		TEST(bad_keys),	     TEST(contiguous),
+		TEST(copied_memory), TEST(copies_share_a_burst),
+		TEST(room),	     TEST(bad_keys),
+		TEST(contiguous),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
