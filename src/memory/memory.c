@@ -277,11 +277,24 @@ static void copy_pieces_to(char *to, const struct iovec *from, int pieces)
 	memory_copy_ordered(to, from[pieces - 1].iov_base, from[pieces - 1].iov_len);
 }
 
+/*
+ * The bytes in our mapping of the heap; NULL: they are not there, or about to move. A region that
+ * could be there is requested to move, if so many bytes more make that pay.
+ */
+static char *find_in_heap(uint32_t key, uint64_t host, uint32_t flags, size_t bytes)
+{
+	const struct arena_key *entry = &key_table()[KEY_INDEX(key)];
+	char *mapped = flags & KEY_MOVING ? NULL : migrate_map(entry, host, bytes);
+
+	if (!mapped && !(flags & (KEY_STAYS | KEY_ON_DEMAND | KEY_MOVING)) && !entry->heap)
+		migrate_want(key, entry->length, bytes);
+	return mapped;
+}
+
 /* Stores what a peer writes to a region of ours. 0 or -EFAULT. */
 static int store_pieces(struct arena_hazard *hazard, uint32_t key, uint64_t address, uint64_t host,
 			uint32_t flags, const struct iovec *from, int pieces, uint32_t bytes)
 {
-	const struct arena_key *entry = &key_table()[KEY_INDEX(key)];
 	char *mapped;
 	int error = 0;
 
@@ -293,13 +306,11 @@ static int store_pieces(struct arena_hazard *hazard, uint32_t key, uint64_t addr
 	}
 	if (flags & KEY_NULL || !bytes)
 		return 0;
-	mapped = flags & KEY_MOVING ? NULL : migrate_map(entry, host, bytes);
+	mapped = find_in_heap(key, host, flags, bytes);
 	if (mapped) {
 		copy_pieces_to(mapped, from, pieces);
 		return 0;
 	}
-	if (!(flags & (KEY_STAYS | KEY_ON_DEMAND | KEY_MOVING)) && !entry->heap)
-		migrate_want(key, entry->length, bytes);
 	/* not while pages move: the guard does not stop a copy to pages looked up in advance */
 	if (pieces > 1 && !(flags & KEY_MOVING))
 		return copy_pieces_by_kernel(host, from, pieces, bytes);
@@ -309,15 +320,25 @@ static int store_pieces(struct arena_hazard *hazard, uint32_t key, uint64_t addr
 	return error;
 }
 
-static int fetch(uint32_t key, uint64_t address, uint64_t host, uint32_t flags, void *to,
-		 size_t bytes)
+/* Loads what a peer reads of a region of ours. 0 or -EFAULT. */
+static int fetch(struct arena_hazard *hazard, uint32_t key, uint64_t address, uint64_t host,
+		 uint32_t flags, void *to, size_t bytes)
 {
+	const char *mapped;
+
 	if (flags & KEY_IMPORTED)
 		return imported_ops->copy(key, address, to, bytes, false);
-	if (!(flags & KEY_NULL))
-		return memory_copy_from(to, host, bytes);
-	memset(to, 0, bytes);
-	return 0;
+	if (flags & KEY_NULL || !bytes) {
+		memset(to, 0, bytes);
+		return 0;
+	}
+	mapped = find_in_heap(key, host, flags, bytes);
+	if (mapped) {
+		memcpy(to, mapped, bytes);
+		return 0;
+	}
+	hazard_leave_heap(hazard);
+	return memory_copy_from(to, host, bytes);
 }
 
 enum cause memory_write_remote(struct memory_peer peer, uint32_t rkey, uint64_t address,
@@ -348,13 +369,13 @@ enum cause memory_write_remote_pieces(struct memory_peer peer, uint32_t rkey, ui
 enum cause memory_read_remote(struct memory_peer peer, uint32_t rkey, uint64_t address, void *to,
 			      uint32_t bytes)
 {
-	struct arena_hazard *hazard = hazard_set(own_slot, rkey);
+	struct arena_hazard *hazard = hazard_set_in_heap(own_slot, rkey);
 	uint64_t host;
 	uint32_t flags;
 	enum cause cause =
 		check_remote(peer, rkey, address, bytes, IBV_ACCESS_REMOTE_READ, &host, &flags);
 
-	if (cause == CAUSE_NONE && fetch(rkey, address, host, flags, to, bytes))
+	if (cause == CAUSE_NONE && fetch(hazard, rkey, address, host, flags, to, bytes))
 		cause = CAUSE_MEMORY_FAULT_REMOTE;
 	hazard_clear(hazard);
 	return cause;

@@ -52,8 +52,8 @@ bool migrate_request(uint32_t key);
 
 /*
  * The address, in our own mapping of the heap, of `bytes` at `host` in the region of `entry`. NULL:
- * they are not all in the heap. A write there needs nothing of the program's mappings. The caller
- * has published a hazard, found the key alive and not MOVING, and writes before hazard_clear.
+ * they are not all in the heap. A copy there needs nothing of the program's mappings. The caller
+ * has published a hazard, found the key alive and not MOVING, and copies before hazard_clear.
  */
 char *migrate_map(const struct arena_key *entry, uint64_t host, size_t bytes);
 /*
@@ -63,7 +63,8 @@ char *migrate_map(const struct arena_key *entry, uint64_t host, size_t bytes);
  * MiB of a process move so.
  */
 void migrate_offer(uint32_t key, uint64_t length);
-/* A peer wrote so many bytes outside of the heap: requests migration when it pays. Never blocks. */
+/* A peer wrote or read so many bytes outside of the heap: requests migration when it pays. Never
+ * blocks. */
 void migrate_want(uint32_t key, uint64_t length, size_t bytes);
 
 /*
