@@ -500,6 +500,20 @@ static bool waits_for_room(const struct roce_qp *tq)
 	return used && !tq->since_ack_req && qp_is_reliable(tq->qp) && used + enough > size;
 }
 
+/*
+ * The same for small READs and atomics: each response lets one more be outstanding, and they would
+ * leave one by one, as their responses come. So the requester waits until half of those allowed are
+ * not outstanding. Then one half is on its way while the other half is answered.
+ */
+static bool waits_for_responses(const struct roce_qp *tq)
+{
+	struct sq *sq = &tq->qp->sq;
+	const struct wqe *wqe = sq_wqe(sq, sq->issue);
+
+	return tq->outstanding_tail - tq->outstanding_head > read_limit(tq->qp) / 2 &&
+	       request_takes_response(wqe) && !wqe->begun && wqe->length <= tq->mtu;
+}
+
 bool requester_may_wait(const struct roce_qp *tq)
 {
 	struct sq *sq = &tq->qp->sq;
@@ -521,7 +535,7 @@ void requester_transmit(struct roce_qp *tq)
 		return;
 	if (!tq->started)
 		start(tq);
-	if (waits_for_room(tq) || !transmit_begin(&it.out, tq))
+	if (waits_for_room(tq) || waits_for_responses(tq) || !transmit_begin(&it.out, tq))
 		return;
 	if (!reliable)
 		it.turn = it.allowed = pace_allows(&tq->pace, packet_cost(tq), it.out.now_ns);

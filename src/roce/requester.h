@@ -34,7 +34,7 @@ void requester_transmit(struct roce_qp *tq);
  * with them. It is sent at the latest when an acknowledgement comes, or the probe is due.
  */
 /* a program that posts so many without waiting wants throughput */
-#define REQUESTER_MANY 8
+#define REQUESTER_MANY 4
 bool requester_may_wait(const struct roce_qp *tq);
 
 #endif

@@ -9,8 +9,10 @@
 
 #include "roce/requester.h"
 
-#define BYTES  (64 * 1024)
-#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
+#define BYTES (64 * 1024)
+#define ACCESS                                                                                     \
+	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
+	 IBV_ACCESS_REMOTE_ATOMIC)
 
 static uint8_t here[BYTES] PAIR_ALIGNED, there[BYTES] PAIR_ALIGNED;
 static unsigned posted;
@@ -109,6 +111,85 @@ static void test_a_batch_that_is_full_leaves(void **state)
 	all_complete();
 }
 
+/* Responses come one by one; half of the READs that may be outstanding leave at a time. */
+static void leave_in_halves(void (*post_one)(void))
+{
+	connect(IBV_QPT_RC, IBV_MTU_1024);
+	for (unsigned i = 0; i < 48; i++)
+		post_one();
+	assert_int_equal(rig_calls, REQUESTER_MANY);
+	roce_flush();
+	assert_int_equal(rig_calls, REQUESTER_MANY + 1);
+	assert_int_equal(rig_call_packets[REQUESTER_MANY], 16 - REQUESTER_MANY);
+	while (rig_step())
+		roce_flush();
+	assert_int_equal(rig_calls, REQUESTER_MANY + 1 + 48 + (48 - 16) / 8);
+	all_complete();
+}
+
+static void post_read(void)
+{
+	pair_post(IBV_WR_RDMA_READ, 8, posted++);
+}
+
+static void post_atomic(void)
+{
+	struct ibv_sge sge = { (uintptr_t)here, 8, here_mr->ib.lkey };
+	struct ibv_send_wr wr = {
+		.wr_id = posted++,
+		.opcode = IBV_WR_ATOMIC_FETCH_AND_ADD,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.atomic = { .remote_addr = (uintptr_t)there, .rkey = there_mr->ib.rkey },
+	};
+
+	rig_post_send(a, &wr);
+}
+
+static void test_reads(void **state)
+{
+	leave_in_halves(post_read);
+}
+
+static void test_atomics(void **state)
+{
+	leave_in_halves(post_atomic);
+}
+
+/* Requests that came together are answered in one call, by responses of one size. */
+static void test_responses_leave_together(void **state)
+{
+	connect(IBV_QPT_RC, IBV_MTU_1024);
+	for (unsigned i = 0; i < 16; i++)
+		pair_post(IBV_WR_RDMA_READ, 8, posted++);
+	roce_flush();
+	rig_calls = 0;
+	for (unsigned i = 0; i < 16; i++)
+		assert_true(rig_step());
+	roce_flush();
+	assert_int_equal(rig_calls, 1);
+	assert_int_equal(rig_call_packets[0], 16);
+	all_complete();
+}
+
+/* Those of several packets keep as many outstanding as they may. */
+static void test_long_reads_do_not_wait(void **state)
+{
+	connect(IBV_QPT_RC, IBV_MTU_1024);
+	for (unsigned i = 0; i < 20; i++)
+		pair_post(IBV_WR_RDMA_READ, 1025, posted++);
+	roce_flush();
+	assert_int_equal(rig_waiting(), 16);
+	for (unsigned i = 0; i < 16; i++)
+		assert_true(rig_step());
+	roce_flush();
+	assert_true(rig_step() && rig_step()); /* the first response */
+	rig_calls = 0;
+	roce_flush();
+	assert_int_equal(rig_calls, 1);
+	all_complete();
+}
+
 static void test_few_leave_at_once(void **state)
 {
 	connect(IBV_QPT_RC, IBV_MTU_1024);
@@ -169,6 +250,10 @@ int main(void)
 		TEST(an_acknowledgement_lets_them_leave),
 		TEST(a_probe_lets_them_leave),
 		TEST(a_batch_that_is_full_leaves),
+		TEST(reads),
+		TEST(atomics),
+		TEST(responses_leave_together),
+		TEST(long_reads_do_not_wait),
 		TEST(few_leave_at_once),
 		TEST(long_ones_leave_at_once),
 		TEST(unreliable_ones_leave_at_once),
