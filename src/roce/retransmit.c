@@ -111,8 +111,10 @@ static void measure(struct roce_qp *tq, uint64_t now_ns)
 		sample = 1;
 	if (tq->probe_backoff && 4 * sample < probe_wait_ns(tq))
 		tq->probe_backoff--;
-	if (!tq->rtt_min_ns || sample < tq->rtt_min_ns)
+	if (!tq->rtt_min_ns || sample < tq->rtt_min_ns) {
 		tq->rtt_min_ns = sample;
+		window_on_round_trip(&tq->window, sample);
+	}
 	if (!tq->rtt_ns) {
 		tq->rtt_ns = sample;
 		tq->rtt_var_ns = sample / 2;

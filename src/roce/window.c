@@ -5,17 +5,40 @@
 
 void window_start(struct window *window, uint32_t mtu, uint32_t buffer_bytes)
 {
-	uint32_t most = WINDOW_BUFFERED(buffer_bytes);
+	uint32_t most = WINDOW_BUFFERED(buffer_bytes), packet = mtu + WINDOW_PACKET_EXTRA;
 
-	if (most > WINDOW_MAX_BYTES)
-		most = WINDOW_MAX_BYTES;
+	if (most > WINDOW_MOST_BYTES)
+		most = WINDOW_MOST_BYTES;
 	if (most < WINDOW_SMALL_BYTES)
 		most = WINDOW_SMALL_BYTES;
 	*window = (struct window){
-		.size = WINDOW_START_BYTES / (mtu + WINDOW_PACKET_EXTRA),
-		.max = most / (mtu + WINDOW_PACKET_EXTRA),
+		.size = WINDOW_START_BYTES / packet,
+		.max_short = (most < WINDOW_MAX_BYTES ? most : WINDOW_MAX_BYTES) / packet,
+		.most = most / packet,
 	};
-	window->threshold = window->max;
+	window->max = window->threshold = window->max_short;
+}
+
+static uint32_t at_most(uint32_t value, uint32_t limit)
+{
+	return value < limit ? value : limit;
+}
+
+void window_on_round_trip(struct window *window, uint64_t shortest_ns)
+{
+	uint64_t needed = window->max_short * shortest_ns / WINDOW_TRIP_NS;
+	uint32_t max = needed < window->most ? (uint32_t)needed : window->most;
+
+	if (max < window->max_short)
+		max = window->max_short;
+	/* slow start that no loss has ended goes on */
+	window->threshold =
+		window->threshold == window->max ? max : at_most(window->threshold, max);
+	window->threshold_before_probe = at_most(window->threshold_before_probe, max);
+	window->before_probe = at_most(window->before_probe, max);
+	window->size = at_most(window->size, max);
+	window->counted = at_most(window->counted, window->size - 1);
+	window->max = max;
 }
 
 void window_on_ack(struct window *window, uint32_t packets, psn_t una, bool limited)
@@ -82,7 +105,7 @@ void window_undo(struct window *window)
 #ifdef VERBATIM_CHECK
 /*
  * Invariants of a congestion window that was started:
- * - it is at least one packet, and at most its maximum;
+ * - it is at least one packet, and at most its maximum, which is within those of the path;
  * - slow start ends within its bounds, too;
  * - the window that window_undo would restore is within them;
  * - `counted` is less than a window.
@@ -91,6 +114,8 @@ void window_check(const struct window *window)
 {
 	INVARIANT(window->size >= 1 && window->size <= window->max, "size %u, 1 to %u",
 		  window->size, window->max);
+	INVARIANT(window->max_short <= window->max && window->max <= window->most,
+		  "maximum %u, %u to %u", window->max, window->max_short, window->most);
 	INVARIANT(window->threshold >= 1 && window->threshold <= window->max,
 		  "threshold %u, 1 to %u", window->threshold, window->max);
 	INVARIANT(window->before_probe <= window->max, "before the probe %u, at most %u",

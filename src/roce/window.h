@@ -2,7 +2,7 @@
 /*
  * Window - the congestion window (cwnd): how many packets of a QP may be in flight.
  *
- * In:  acknowledgements, losses, congestion marks.
+ * In:  acknowledgements, losses, congestion marks, round trips.
  * Out: a number of packets.
  *
  * Slow start, additive increase, multiplicative decrease. Its first and its highest value are low
@@ -10,7 +10,9 @@
  * packet as more than its bytes) holds a full window, so that one connection alone loses no packets
  * there. With larger buffers it may grow further: a receiver that takes a window, then acknowledges
  * it, should not find its socket empty until the next packets come. But a loss costs all packets in
- * flight after it, so the window grows no further than a round trip of some 100 us needs.
+ * flight after it, so the window grows no further than the path needs: WINDOW_MAX_BYTES for round
+ * trips of up to WINDOW_TRIP_NS, and as many times more as the shortest one measured is longer, up
+ * to a part of the receive buffer.
  *
  * Pure; its QP's lock guards it.
  */
@@ -25,7 +27,9 @@
 #define WINDOW_MIN	    2 /* packets; a probe goes down to 1 */
 #define WINDOW_START_BYTES  (64 * 1024)
 #define WINDOW_SMALL_BYTES  (256 * 1024) /* maximum, for a buffer that is small or not known */
-#define WINDOW_MAX_BYTES    (512 * 1024) /* maximum, if WINDOW_BUFFERED is not less */
+#define WINDOW_MAX_BYTES    (512 * 1024) /* maximum, if WINDOW_BUFFERED is not less, ... */
+#define WINDOW_TRIP_NS	    100000ull	 /* ... of a round trip up to this one */
+#define WINDOW_MOST_BYTES   (8 << 20)	 /* maximum, of any */
 #define WINDOW_BUFFERED(b)  ((b) / 4)	 /* the part of the buffer for one window */
 #define WINDOW_PACKET_EXTRA 512		 /* bytes that a packet costs beside its payload */
 #define WINDOW_GROWTH	    2 /* packets for each window that was acknowledged, after slow start */
@@ -37,8 +41,10 @@
 #define WINDOW_AFTER_MARK(size) ((size) / 2)
 
 struct window {
-	uint32_t size; /* packets, 1 .. max */
-	uint32_t max;
+	uint32_t size;	    /* packets, 1 .. max */
+	uint32_t max;	    /* max_short .. most, by the round trip */
+	uint32_t max_short; /* of a short one */
+	uint32_t most;	    /* by the buffer */
 	uint32_t threshold; /* below it: slow start */
 	uint32_t counted;   /* acknowledged since the last additive increase */
 	bool reduced;	    /* until reduced_psn is acknowledged: only once a window */
@@ -48,6 +54,9 @@ struct window {
 
 /* `buffer_bytes`: the other end's receive buffer, or 0. */
 void window_start(struct window *window, uint32_t mtu, uint32_t buffer_bytes);
+
+/* The shortest round trip so far, in ns: the maximum follows it. */
+void window_on_round_trip(struct window *window, uint64_t shortest_ns);
 
 /* `packets` were acknowledged, up to `una`; the window was the limit if `limited`. */
 void window_on_ack(struct window *window, uint32_t packets, psn_t una, bool limited);

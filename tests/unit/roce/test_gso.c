@@ -41,7 +41,7 @@ static void connect(enum ibv_mtu mtu, uint32_t window)
 	pair_expect(1, IBV_WC_SUCCESS);
 	tq = roce_of(a);
 	if (window > tq->window.max)
-		tq->window.max = window;
+		tq->window.max = tq->window.max_short = tq->window.most = window;
 	tq->window.size = window ? window : tq->window.max;
 	rig_calls = 0;
 }

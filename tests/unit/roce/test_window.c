@@ -46,6 +46,62 @@ static void test_buffers(void **state)
 	assert_int_equal(before, 524288 / (MTU + WINDOW_PACKET_EXTRA));
 }
 
+/* On a longer path it grows further, as far as the buffer goes. */
+static void test_round_trips(void **state)
+{
+	const struct {
+		uint64_t ns;
+		uint32_t times, buffer; /* of the window of a short round trip */
+	} rows[] = {
+		{ 1, 1, 64 << 20 },
+		{ WINDOW_TRIP_NS, 1, 64 << 20 },
+		{ 3 * WINDOW_TRIP_NS, 3, 64 << 20 },
+		{ 10 * WINDOW_TRIP_NS, 10, 64 << 20 },
+		{ UINT32_MAX, 16, 64 << 20 },
+		{ UINT32_MAX, 8, 16 << 20 },
+		{ UINT32_MAX, 1, RMEM },
+	};
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		window_start(&window, MTU, rows[i].buffer);
+		window_on_round_trip(&window, rows[i].ns);
+		assert_in_range(window.max, rows[i].times * window.max_short,
+				rows[i].times * (window.max_short + 1));
+		assert_true(window.max <= window.most);
+		for (uint32_t una = 0, n = 0; n < 20; n++)
+			window_on_ack(&window, window.size, psn_of(una += window.size), true);
+		assert_int_equal(window.size, window.max);
+	}
+}
+
+/* A first round trip was long because of a process that had to wait. */
+static void test_a_shorter_round_trip(void **state)
+{
+	window_start(&window, MTU, 64 << 20);
+	window_on_round_trip(&window, 20 * WINDOW_TRIP_NS);
+	window.size = window.max;
+	window.counted = window.size - 1;
+	window_on_loss(&window, psn_of(1));
+	assert_true(window.threshold > window.max_short);
+	window_on_round_trip(&window, WINDOW_TRIP_NS / 2);
+	assert_int_equal(window.max, window.max_short);
+	assert_int_equal(window.size, window.max);
+	assert_int_equal(window.threshold, window.max);
+	assert_true(window.counted < window.size);
+}
+
+/* A long round trip begins no slow start after a loss. */
+static void test_a_round_trip_after_a_loss(void **state)
+{
+	uint32_t threshold;
+
+	window_start(&window, MTU, 64 << 20);
+	window_on_loss(&window, psn_of(1));
+	threshold = window.threshold;
+	window_on_round_trip(&window, 10 * WINDOW_TRIP_NS);
+	assert_int_equal(window.threshold, threshold);
+}
+
 static void test_slow_start(void **state)
 {
 	uint32_t una = 0, size = window.size;
@@ -109,6 +165,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(test_bounds, setup),
 		cmocka_unit_test_setup(test_buffers, setup),
+		cmocka_unit_test_setup(test_round_trips, setup),
+		cmocka_unit_test_setup(test_a_shorter_round_trip, setup),
+		cmocka_unit_test_setup(test_a_round_trip_after_a_loss, setup),
 		cmocka_unit_test_setup(test_slow_start, setup),
 		cmocka_unit_test_setup(test_unused, setup),
 		cmocka_unit_test_setup(test_loss, setup),
