@@ -192,9 +192,9 @@ static int make_tables(void)
 		.group_members = find_group_members,
 		.group_visit = group_visit,
 		.gid_is_local = path_is_local,
-		.datagram_to_wire = wire_path_send_datagram,
+		.datagrams_to_wire = wire_path_send_datagrams,
 		.kick = wakeup_kick,
-		.deadline = timers_on_retry_deadline,
+		.deadline = wakeup_on_retry_deadline,
 		.slot = slot,
 	};
 	int error;

@@ -4,7 +4,7 @@
  *
  * A connected QP chooses when it goes to RTR: `shm_path` if its destination is an address of this
  * host, else `roce_path`. A UD QP stays on `shm_path`, which hands datagrams for other hosts to
- * wire_path_send_datagram. It gets those of other hosts from the transport. VERBATIM_PATH=wire
+ * wire_path_send_datagrams. It gets those of other hosts from the transport. VERBATIM_PATH=wire
  * sends everything over UDP, also between processes of this host. Both ends have to set it.
  *
  * Any thread, without locks.

@@ -15,8 +15,8 @@
 #include "base/sleeper.h"
 #include "memory/hold.h"
 #include "object/context.h"
+#include "shm/nagle.h"
 #include "shm/shm_qp.h"
-#include "shm/progress.h"
 #include "shm/progress.h"
 #include "shm/retry.h"
 #include "shm/timer.h"
@@ -123,6 +123,7 @@ void adapter_progress(void)
 		return;
 	if (owing)
 		send_what_is_owed();
+	nagle_on_poll();
 	any = hot_links_progress();
 	wire = ports_any();
 	polls += 1 + (uint32_t)(shm_moved / MOVED_PER_POLL);
@@ -178,6 +179,7 @@ void adapter_catch_up(struct qp *qp)
 void adapter_on_arm(void)
 {
 	adapter_send_acks();
+	nagle_on_poll();
 	polls = 0;
 	in_vain_ns = 0;
 	if (progress_running)
@@ -221,7 +223,10 @@ int adapter_sleep(struct channel *channel, struct cq **cq)
 	int rc = 0, error;
 
 	*cq = NULL;
-	if (!progress_running || qp_building || !sleeper_begin())
+	if (!progress_running || qp_building)
+		return 0;
+	nagle_on_poll();
+	if (!sleeper_begin())
 		return 0;
 	while (!*cq && rc == 0) {
 		sleeper_prepare();

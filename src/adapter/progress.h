@@ -15,6 +15,7 @@
 
 #include "object/channel.h"
 #include "object/qp.h"
+#include "shm/nagle.h"
 
 /* There is an adapter to make progress for. Written by adapter.c. */
 extern bool progress_running;
@@ -37,6 +38,12 @@ void adapter_catch_up(struct qp *qp);
  * answer. Called when a poll found no completion. No lock may be held.
  */
 void adapter_send_acks(void);
+
+/* The calling thread has polled, and found completions without any progress. */
+static inline void adapter_on_completions(void)
+{
+	nagle_on_completions();
+}
 
 /* The program arms a CQ, that is, it is about to sleep: the progress thread takes over at once. */
 void adapter_on_arm(void);

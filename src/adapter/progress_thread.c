@@ -115,6 +115,8 @@ static bool prepare_to_sleep(void)
 		return false;
 	}
 	timers_arm_roce(roce_deadline_ns());
+	if (shm_timer_deadline_ns() != SHM_TIMER_NEVER)
+		timers_arm_retry(shm_timer_deadline_ns());
 	return true;
 }
 

@@ -25,7 +25,7 @@ int timers_init(void)
 	return retry_timer < 0 || roce_timer < 0 || notice_timer < 0 ? -errno : 0;
 }
 
-void timers_on_retry_deadline(uint64_t ns)
+void timers_arm_retry(uint64_t ns)
 {
 	timers_set(retry_timer, ns);
 }

@@ -3,9 +3,10 @@
  * Timers - the timerfds by which deadlines wake the progress thread: those of retries on this host
  * (shm/timer.h) and those of the transport (roce/roce.h).
  *
- * The threads that poll run both kinds by the clock. So the transport's timer is set only while no
- * thread holds the poll lease (wakeup_on_deadline), or by the progress thread when it ends the
- * lease (barrier TIMER, adapter/poll_lease.h). It is not set if it fires earlier already.
+ * The threads that poll run both kinds by the clock. So a timer is set only while no thread holds
+ * the poll lease (wakeup_on_deadline, wakeup_on_retry_deadline), or by the progress thread when it
+ * ends the lease (barrier TIMER, adapter/poll_lease.h). That of the transport is not set if it
+ * fires earlier already.
  *
  * Any thread.
  */
@@ -19,8 +20,8 @@
 /* 0 or -errno. */
 int timers_init(void);
 
-/* A retry on this host is due earlier than all others. */
-void timers_on_retry_deadline(uint64_t ns);
+/* Sets the timer of retries on this host. */
+void timers_arm_retry(uint64_t ns);
 
 /* Sets the transport's timer to `ns`, unless it fires earlier already. */
 void timers_arm_roce(uint64_t ns);

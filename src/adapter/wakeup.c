@@ -43,6 +43,12 @@ void wakeup_on_deadline(uint64_t ns)
 		timers_arm_roce(ns);
 }
 
+void wakeup_on_retry_deadline(uint64_t ns)
+{
+	if (!poll_lease_is_held()) /* TIMER */
+		timers_arm_retry(ns);
+}
+
 bool wakeup_on_polling(uint64_t now)
 {
 	if (!poll_lease_renew(now))

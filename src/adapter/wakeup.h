@@ -25,8 +25,9 @@ void wakeup_send(void);
 /* There is work that a look finds: of a thread that polls, or of the progress thread. */
 void wakeup_kick(void);
 
-/* A timer of the transport is due earlier than all others. */
+/* A timer of the transport, or of retries on this host, is due earlier than all others. */
 void wakeup_on_deadline(uint64_t ns);
+void wakeup_on_retry_deadline(uint64_t ns);
 
 /*
  * The calling thread polls; its last look began at `now`, CLOCK_MONOTONIC. True: it has renewed the

@@ -80,13 +80,17 @@ int wire_path_resolve(struct context *context, const struct ibv_ah_attr *attr, u
 	return 0;
 }
 
-int wire_path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause)
+int wire_path_send_datagrams(struct qp *qp, unsigned most, unsigned *sent, enum cause *cause)
 {
+	const struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.issue);
+
 	/* The loopback interface reaches only members on this host, so no port is needed. */
 	if (qp->context->device->loopback && !path_is_forced() &&
-	    gid_is_multicast(wqe->ah->attr.grh.dgid.raw))
+	    gid_is_multicast(wqe->ah->attr.grh.dgid.raw)) {
+		*sent = 1;
 		return 0;
-	switch (datagram_transmit(qp, wqe, cause)) {
+	}
+	switch (datagram_transmit(qp, qp->sq.issue, most, sent, cause)) {
 	case WIRE_FULL:
 		return -EAGAIN;
 	case WIRE_NO_PORT:

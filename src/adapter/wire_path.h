@@ -28,7 +28,7 @@ void wire_path_open(struct context *context, const struct ibv_ah_attr *attr);
 int wire_path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
 		      struct wire_flow *flow);
 
-/* struct shm_env's datagram_to_wire. */
-int wire_path_send_datagram(struct qp *qp, struct wqe *wqe, enum cause *cause);
+/* struct shm_env's datagrams_to_wire. */
+int wire_path_send_datagrams(struct qp *qp, unsigned most, unsigned *sent, enum cause *cause);
 
 #endif

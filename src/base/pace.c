@@ -1,17 +1,26 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "base/pace.h"
 
-uint32_t pace_allows(struct pace *pace, uint32_t packet_bytes, uint64_t now_ns)
+uint32_t pace_burst(uint32_t buffer_bytes)
+{
+	uint32_t burst = PACE_BUFFERED(buffer_bytes);
+
+	if (burst > PACE_BURST_MAX_BYTES)
+		return PACE_BURST_MAX_BYTES;
+	return burst > PACE_BURST_BYTES ? burst : PACE_BURST_BYTES;
+}
+
+uint32_t pace_allows(struct pace *pace, uint32_t burst, uint64_t now_ns)
 {
 	uint64_t passed = now_ns - pace->since_ns;
 	uint64_t earned;
 
 	if (passed > PACE_INTERVAL_NS)
 		passed = PACE_INTERVAL_NS;
-	earned = pace->bytes + passed * PACE_BURST_BYTES / PACE_INTERVAL_NS;
-	pace->bytes = earned < PACE_BURST_BYTES ? (uint32_t)earned : PACE_BURST_BYTES;
+	earned = pace->bytes + passed * burst / PACE_INTERVAL_NS;
+	pace->bytes = earned < burst ? (uint32_t)earned : burst;
 	pace->since_ns = now_ns;
-	return pace->bytes / packet_bytes;
+	return pace->bytes;
 }
 
 void pace_use(struct pace *pace, uint32_t bytes)

@@ -9,16 +9,17 @@
 #include "object/ah.h"
 #include "object/context.h"
 #include "base/lid.h"
-#include "memory/memory.h"
 #include "execute/receive.h"
 #include "object/qp_table.h"
 #include "packet/grh.h"
+#include "roce/burst.h"
+#include "roce/gso.h"
+#include "roce/payload.h"
 #include "roce/roce_env.h"
 #include "roce/unknown_qp.h"
 
 #define MULTICAST_QPN	0xffffffu
 #define PRIVILEGED_QKEY 0x80000000u /* stands for the QP's own (IBA 10.2.5) */
-#define MTU_MAX		4096
 /* arrival->length is without the UDP header and the ICRC. */
 #define UDP_HEADER_BYTES   8
 #define ICRC_TRAILER_BYTES 4
@@ -32,66 +33,86 @@
  */
 #define DATAGRAM_EXTRA 512
 
-enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *cause)
+static uint32_t cost_of(const struct wqe *wqe)
 {
-	const struct ibv_ah_attr *address = &wqe->ah->attr;
-	const uint8_t *data = wqe_data(wqe);
+	return wqe->length + DATAGRAM_EXTRA;
+}
+
+static struct packet header_of(const struct qp *qp, const struct wqe *wqe, psn_t psn)
+{
 	bool imm = opcodes[wqe->opcode].has_imm;
-	uint8_t copy[MTU_MAX];
-	struct packet header = {
+
+	return (struct packet){
 		.opcode = (uint8_t)packet_find_opcode(PACKET_UD, OPERATION_SEND, true, true,
 						      imm ? PACKET_HAS_IMM : 0),
-		.pad = (uint8_t)(-wqe->length & 3),
 		.solicited = wqe->flags & IBV_SEND_SOLICITED,
-		.pkey = PACKET_PKEY,
-		.dest_qpn =
-			gid_is_multicast(address->grh.dgid.raw) ? MULTICAST_QPN : wqe->remote_qpn,
-		.psn = qp->datagram_psn,
+		.dest_qpn = gid_is_multicast(wqe->ah->attr.grh.dgid.raw) ? MULTICAST_QPN
+									 : wqe->remote_qpn,
+		.psn = psn,
 		.imm = wqe->imm,
 		.qkey = wqe->remote_qkey & PRIVILEGED_QKEY ? qp->attr.qkey : wqe->remote_qkey,
 		.src_qpn = qp->ib.qp_num,
 	};
-	struct wire_packet packet = {
-		.payload_bytes = (uint16_t)wqe->length,
-		.pad_bytes = header.pad,
-		.pieces = 1,
-		.pinned = true,
-		.piece = { { data ? (uint8_t *)data : copy, wqe->length } },
-	};
-	uint32_t cost = wqe->length + DATAGRAM_EXTRA;
-	struct wire_flow flow;
-	enum wire_result result;
-	unsigned sent;
-	int error;
+}
 
+/* Adds the datagram to the burst. */
+static enum payload_result add(struct burst *burst, const struct qp *qp, struct wqe *wqe,
+			       enum cause *cause)
+{
+	struct packet header = header_of(qp, wqe, psn_add(qp->datagram_psn, burst->count));
+	enum payload_result result;
+
+	*cause = CAUSE_MESSAGE_TOO_LONG;
+	if (wqe->length > qp_mtu(qp))
+		return PAYLOAD_BAD;
+	result = payload_place(burst, qp, wqe, 0, wqe->length, cause);
+	if (result == PAYLOAD_PLACED)
+		burst_add(burst, &header);
+	return result;
+}
+
+/* They are for one process, so they have one source port (base/source_port.h), and one flow. */
+static bool is_alike(const struct wqe *wqe, const struct wqe *first)
+{
+	return wqe->ah == first->ah &&
+	       wqe->remote_qpn >> ARENA_QP_BITS == first->remote_qpn >> ARENA_QP_BITS;
+}
+
+/*
+ * Fills the burst from the datagram `seq` on, as far as the pace, the burst and their likeness
+ * allow. A datagram that cannot be read is left for its own turn, unless it is the first.
+ */
+static enum wire_result fill(struct burst *burst, struct qp *qp, uint32_t seq, unsigned most,
+			     uint32_t allowed, enum cause *cause)
+{
+	const struct wqe *first = sq_wqe(&qp->sq, seq);
+
+	for (unsigned i = 0; i < most && !burst_is_full(burst); i++) {
+		struct wqe *wqe = sq_wqe(&qp->sq, seq + i);
+		uint32_t cost = cost_of(wqe);
+
+		if (!is_alike(wqe, first) || cost > allowed)
+			break;
+		switch (add(burst, qp, wqe, cause)) {
+		case PAYLOAD_PLACED:
+			allowed -= cost;
+			continue;
+		case PAYLOAD_BAD:
+			if (!i)
+				return WIRE_FAULT;
+			break;
+		case PAYLOAD_NO_ROOM:
+			break;
+		}
+		break;
+	}
 	*cause = CAUSE_NONE;
-	if (wqe->length > qp_mtu(qp) || wqe->length > sizeof(copy)) {
-		*cause = CAUSE_MESSAGE_TOO_LONG;
-		return WIRE_FAULT;
-	}
-	if (!data) {
-		*cause =
-			memory_gather(wqe->sge, wqe->num_sge, qp->pd->number, 0, copy, wqe->length);
-		if (*cause != CAUSE_NONE)
-			return WIRE_FAULT;
-	}
-	if (!pace_allows(&qp->datagram_pace, cost, roce_env.now()))
-		return WIRE_FULL;
-	error = roce_env.resolve(qp->context, address, header.dest_qpn, &flow);
-	if (error == EINPROGRESS)
-		return WIRE_NO_PORT;
-	if (error)
-		return WIRE_SENT; /* the cause is reported; the datagram counts as lost */
-	if (wqe->ah->without_grh)
-		flow.traffic_class &= (uint8_t)~WIRE_ECN_MASK;
-	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
-	result = roce_env.send(&flow, &packet, 1, &sent);
-	if (result == WIRE_FULL) {
-		counter_add(COUNTER_SOCKET_FULL);
-		return WIRE_FULL;
-	}
-	pace_use(&qp->datagram_pace, cost);
-	qp->datagram_psn = psn_add(qp->datagram_psn, 1);
+	return burst->count ? WIRE_SENT : WIRE_FULL;
+}
+
+/* The first datagram that was not sent is lost, unless the socket was full. */
+static void report_lost(struct qp *qp, enum wire_result result, const struct wqe *wqe)
+{
 	if (result == WIRE_NO_ROUTE && !qp->no_route)
 		cause_report(
 			CAUSE_NO_PATH, qp->ib.qp_num,
@@ -101,7 +122,59 @@ enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *c
 	if (result == WIRE_TOO_LONG)
 		cause_report_ratelimited(CAUSE_PATH_TOO_NARROW, qp->ib.qp_num,
 					 "datagram of %u bytes", wqe->length);
-	return WIRE_SENT;
+}
+
+static enum wire_result send_burst(struct qp *qp, uint32_t seq, struct burst *burst, unsigned *sent)
+{
+	psn_t unsent;
+	enum wire_result result = burst_send(burst, &unsent);
+
+	*sent = burst->left;
+	if (result == WIRE_FULL)
+		counter_add(COUNTER_SOCKET_FULL);
+	else
+		report_lost(qp, result, sq_wqe(&qp->sq, seq + *sent));
+	if (result != WIRE_FULL && result != WIRE_SENT)
+		(*sent)++;
+	for (unsigned i = 0; i < *sent; i++)
+		pace_use(&qp->datagram_pace, cost_of(sq_wqe(&qp->sq, seq + i)));
+	qp->datagram_psn = psn_add(qp->datagram_psn, *sent);
+	return *sent ? WIRE_SENT : WIRE_FULL;
+}
+
+enum wire_result datagram_transmit(struct qp *qp, uint32_t seq, unsigned most, unsigned *sent,
+				   enum cause *cause)
+{
+	const struct wqe *wqe = sq_wqe(&qp->sq, seq);
+	const struct ibv_ah_attr *address = &wqe->ah->attr;
+	struct wire_flow flow;
+	enum wire_result result;
+	struct burst *burst;
+	int error;
+
+	*cause = CAUSE_NONE;
+	*sent = 1;
+	error = roce_env.resolve(
+		qp->context, address,
+		gid_is_multicast(address->grh.dgid.raw) ? MULTICAST_QPN : wqe->remote_qpn, &flow);
+	if (error == EINPROGRESS)
+		return WIRE_NO_PORT;
+	if (error)
+		return WIRE_SENT; /* the cause is reported; the datagram counts as lost */
+	if (wqe->ah->without_grh)
+		flow.traffic_class &= (uint8_t)~WIRE_ECN_MASK;
+	gso_start_flow(&flow);
+	burst = burst_get(&flow);
+	if (!burst)
+		return WIRE_FULL;
+	result =
+		fill(burst, qp, seq, most,
+		     pace_allows(&qp->datagram_pace, pace_burst(flow.buffer_bytes), roce_env.now()),
+		     cause);
+	if (result == WIRE_SENT)
+		result = send_burst(qp, seq, burst, sent);
+	burst_put(burst);
+	return result;
 }
 
 static bool receives(const struct qp *qp)

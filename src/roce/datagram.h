@@ -20,10 +20,13 @@
 void datagram_receive(const struct packet *packet, const struct wire_arrival *arrival);
 
 /*
- * Sends the datagram of a UD QP, whose lock is held; multicast too. WIRE_SENT also if this host has
- * dropped it; WIRE_FULL, WIRE_NO_PORT: try again later; WIRE_FAULT: *cause is set (L_Key, memory,
- * too long).
+ * Sends the datagram `seq` of a UD QP, whose lock is held, or up to `most` from there on: as many
+ * as follow it to the same address handle and process, in one call, as GSO batches where their
+ * lengths are equal. Multicast too. WIRE_SENT: *sent of them, at least one, were sent, or this host
+ * has dropped them. Else none was, because of the first: WIRE_FULL, WIRE_NO_PORT: try again later;
+ * WIRE_FAULT: *cause is set (L_Key, memory, too long).
  */
-enum wire_result datagram_transmit(struct qp *qp, struct wqe *wqe, enum cause *cause);
+enum wire_result datagram_transmit(struct qp *qp, uint32_t seq, unsigned most, unsigned *sent,
+				   enum cause *cause);
 
 #endif

@@ -42,11 +42,16 @@ static bool remember(const struct wire_flow *flow)
 	return is_new;
 }
 
-void gso_start(struct roce_qp *tq)
+void gso_start_flow(struct wire_flow *flow)
 {
 	lock_acquire(&destinations_lock);
-	tq->flow.one_by_one = is_known(&tq->flow);
+	flow->one_by_one = is_known(flow);
 	lock_release(&destinations_lock);
+}
+
+void gso_start(struct roce_qp *tq)
+{
+	gso_start_flow(&tq->flow);
 	tq->request_gso = tq->response_gso = (struct gso_watch){ 0 };
 }
 

@@ -29,6 +29,12 @@ struct burst;
 /* The QP has a flow: if its destination is remembered, it sends packets one by one. */
 void gso_start(struct roce_qp *tq);
 
+/*
+ * The same for a flow of datagrams, which nothing acknowledges: only connections find out which
+ * destinations need it.
+ */
+void gso_start_flow(struct wire_flow *flow);
+
 /* The QP's packets may be sent as GSO batches. */
 static inline bool gso_allowed(const struct roce_qp *tq)
 {

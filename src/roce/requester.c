@@ -538,7 +538,9 @@ void requester_transmit(struct roce_qp *tq)
 	if (waits_for_room(tq) || waits_for_responses(tq) || !transmit_begin(&it.out, tq))
 		return;
 	if (!reliable)
-		it.turn = it.allowed = pace_allows(&tq->pace, packet_cost(tq), it.out.now_ns);
+		it.turn = it.allowed =
+			pace_allows(&tq->pace, pace_burst(tq->flow.buffer_bytes), it.out.now_ns) /
+			packet_cost(tq);
 	result = issue_all(&it);
 	transmit_end(&it.out);
 	if (result != ISSUE_FAILED) {

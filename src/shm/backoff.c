@@ -87,7 +87,7 @@ void shm_backoff_on_room(struct shm_qp *lq)
 		lq->state = REQUESTER_READY;
 }
 
-#define WIRE_RETRY_NS 100000ull
+#define WIRE_RETRY_NS 50000ull
 
 bool shm_backoff_on_wire_full(struct shm_qp *lq, struct wqe *wqe)
 {

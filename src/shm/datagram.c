@@ -95,12 +95,19 @@ static enum issue_result send_failed(struct shm_qp *lq, struct wqe *wqe, enum ib
 	return ISSUE_FAILED;
 }
 
-/* True: the datagram was sent, or is lost; false: *result says why not. */
-static bool send_to_wire(struct shm_qp *lq, struct wqe *wqe, enum issue_result *result)
+/*
+ * True: the datagram was sent, or is lost, and so are *sent - 1 behind it, of at most `most`;
+ * false: *result says why not.
+ */
+static bool send_to_wire(struct shm_qp *lq, struct wqe *wqe, unsigned most, unsigned *sent,
+			 enum issue_result *result)
 {
 	enum cause cause = CAUSE_NONE;
-	int error = shm_env.datagram_to_wire ? shm_env.datagram_to_wire(lq->qp, wqe, &cause) : 0;
+	int error = 0;
 
+	*sent = 1;
+	if (shm_env.datagrams_to_wire)
+		error = shm_env.datagrams_to_wire(lq->qp, most, sent, &cause);
 	if (error == -EAGAIN && shm_backoff_on_wire_full(lq, wqe))
 		*result = ISSUE_WAIT;
 	else if (error == -EINPROGRESS && shm_backoff_on_unknown(lq))
@@ -114,6 +121,22 @@ static bool send_to_wire(struct shm_qp *lq, struct wqe *wqe, enum issue_result *
 		/* its port was not opened in time: the datagram is lost */
 		return true;
 	return false;
+}
+
+/* To another host alone: those that follow to the same address leave with it. */
+static enum issue_result send_to_host(struct shm_qp *lq, struct wqe *wqe)
+{
+	struct sq *sq = &lq->qp->sq;
+	enum issue_result result;
+	unsigned sent;
+
+	if (!send_to_wire(lq, wqe, sq->tail - sq->issue, &sent, &result))
+		return result;
+	lq->sought = false;
+	for (unsigned i = 0; i < sent; i++)
+		wqe_finish(sq_wqe(sq, sq->issue + i), IBV_WC_SUCCESS, CAUSE_NONE);
+	sq->issue += sent - 1; /* the caller counts the last one */
+	return ISSUE_DONE;
 }
 
 /* False: the adapter has asked verbatimd about at least one of them. */
@@ -140,6 +163,7 @@ enum issue_result datagram_send(struct shm_qp *lq, struct wqe *wqe)
 	uint32_t slots[GROUP_SLOTS];
 	enum cause cause = CAUSE_NONE;
 	enum issue_result result;
+	unsigned sent;
 	int count = 0;
 
 	if (wqe->ah->pd_number != qp->pd->number) /* IBA C10-10 */
@@ -151,6 +175,8 @@ enum issue_result datagram_send(struct shm_qp *lq, struct wqe *wqe)
 		if (cause != CAUSE_NONE)
 			return send_failed(lq, wqe, IBV_WC_LOC_PROT_ERR, cause);
 	}
+	if (!group && !wqe->ah->local)
+		return send_to_host(lq, wqe);
 	if (group) {
 		bool asked = false;
 
@@ -165,9 +191,9 @@ enum issue_result datagram_send(struct shm_qp *lq, struct wqe *wqe)
 	/*
 	 * The network comes first: a datagram that waits for it must not reach members here twice.
 	 */
-	if ((group || !wqe->ah->local) && !send_to_wire(lq, wqe, &result))
+	if (group && !send_to_wire(lq, wqe, 1, &sent, &result))
 		return result;
-	if (!group && wqe->ah->local)
+	if (!group)
 		slots[count++] = wqe->remote_qpn >> ARENA_QP_BITS;
 	for (int i = 0; i < count; i++) {
 		bool asked = false;

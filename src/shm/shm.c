@@ -8,6 +8,7 @@
 #include "memory/memory.h"
 #include "shm/answer.h"
 #include "shm/doorbell.h"
+#include "shm/nagle.h"
 #include "shm/progress.h"
 #include "shm/requester.h"
 #include "shm/responder.h"
@@ -24,6 +25,7 @@ void shm_reset_after_fork(void)
 {
 	shm_timer_reset_after_fork();
 	progress_reset_after_fork();
+	nagle_reset_after_fork();
 	doorbell_reset_after_fork();
 	link_reset_after_fork();
 }
@@ -78,10 +80,11 @@ static void issue(struct qp *qp)
 {
 	struct shm_qp *lq = shm_of(qp);
 
-	if (lq) {
+	if (!lq)
+		return;
+	if (qp->type != IBV_QPT_UD || !nagle_waits(lq))
 		shm_requester_issue(lq);
-		CHECK(shm_sendq_check(lq));
-	}
+	CHECK(shm_sendq_check(lq));
 }
 
 static void quiesce(struct qp *qp)

@@ -26,8 +26,9 @@ enum requester_state {
 	REQUESTER_LOSS_WAIT,
 	/* until deadline_ns, then tries again to end a key */
 	REQUESTER_REVOKE_WAIT,
-	REQUESTER_FULL_WAIT, /* UD: for room in a ring, until deadline_ns; then it is dropped */
-	REQUESTER_WIRE_WAIT, /* UD: for room on the wire, until deadline_ns; then another try */
+	REQUESTER_FULL_WAIT,  /* UD: for room in a ring, until deadline_ns; then it is dropped */
+	REQUESTER_WIRE_WAIT,  /* UD: for room on the wire, until deadline_ns; then another try */
+	REQUESTER_BATCH_WAIT, /* UD: for more datagrams, until deadline_ns (shm/nagle.h) */
 	/* for verbatimd's answer about the destination's process, until deadline_ns */
 	REQUESTER_PEER_WAIT,
 };
@@ -74,6 +75,9 @@ struct shm_qp {
 	uint8_t backoff; /* doublings of the wait for a silent peer, if the QP has no time-out */
 	/* of BIND_MW or LOCAL_INV at sq.issue, in vain: a thread still copies by the key */
 	uint32_t looks;
+
+	/* UD: posts since a thread's last poll, whose number it is */
+	uint32_t posts, posts_of;
 
 	/* timer, see timer.h */
 	struct list timer_node;
@@ -130,12 +134,13 @@ struct shm_env {
 			    void *arg);
 	bool (*gid_is_local)(const union ibv_gid *gid);
 	/*
-	 * Sends a datagram to another host or a group, with the QP's lock held. 0: it was sent, or
-	 * lost; -EAGAIN: try again a little later; -EFAULT: *cause is set; -EINPROGRESS: the port
-	 * of its address is not open, and the adapter has asked verbatimd, as above. NULL: there is
-	 * no network.
+	 * Sends datagrams of the QP, whose lock is held, to another host or a group: that at
+	 * sq.issue, and up to `most` from there on. 0: *sent of them, at least one, were sent, or
+	 * are lost. Else none was: -EAGAIN: try again a little later; -EFAULT: *cause is set;
+	 * -EINPROGRESS: the port of the address is not open, and the adapter has asked verbatimd,
+	 * as above. NULL: there is no network.
 	 */
-	int (*datagram_to_wire)(struct qp *qp, struct wqe *wqe, enum cause *cause);
+	int (*datagrams_to_wire)(struct qp *qp, unsigned most, unsigned *sent, enum cause *cause);
 	/* Wakes the progress thread, unless another thread polls. */
 	void (*kick)(void);
 	/* A timer was armed that is due before all others. */

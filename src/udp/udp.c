@@ -77,6 +77,16 @@ static bool has_segments(int fd)
 	return !getsockopt(fd, IPPROTO_UDP, UDP_SEGMENT, &value, &len);
 }
 
+static uint32_t buffer_of(int fd)
+{
+	int bytes = 0;
+	socklen_t len = sizeof(bytes);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, &len) || bytes < 0)
+		return 0;
+	return (uint32_t)bytes;
+}
+
 int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **out)
 {
 	struct wire_port *port = calloc(1, sizeof(*port));
@@ -103,6 +113,7 @@ int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct
 	if (rc)
 		goto free_port;
 	prefer(port);
+	port->buffer_bytes = buffer_of(fd);
 	port->number = gid_sockaddr_port(&bound);
 	port->shared.port = port;
 	port->shared.fd = fd;
@@ -181,12 +192,7 @@ int udp_fd(const struct wire_port *port)
 
 uint32_t udp_buffer_bytes(const struct wire_port *port)
 {
-	int bytes = 0;
-	socklen_t len = sizeof(bytes);
-
-	if (getsockopt(port->fd, SOL_SOCKET, SO_RCVBUF, &bytes, &len) || bytes < 0)
-		return 0;
-	return (uint32_t)bytes;
+	return port->buffer_bytes;
 }
 
 const uint8_t *udp_gid(const struct wire_port *port)

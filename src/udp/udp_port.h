@@ -50,6 +50,7 @@ struct wire_port {
 	uint32_t ifindex;
 	uint16_t number; /* of UDP, host order */
 	bool is_v4;
+	uint32_t buffer_bytes; /* of the socket's receive buffer (SO_RCVBUF) */
 
 	/* GSO works: cleared when the kernel has none, or the device no checksum offload. */
 	atomic_bool segments;

@@ -78,8 +78,10 @@ int verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
 	if (num_entries < 0)
 		return -EINVAL;
 	count = cq_pop(cq_of(cq), num_entries, wc);
-	if (count || num_entries == 0)
+	if (count || num_entries == 0) {
+		adapter_on_completions();
 		return count;
+	}
 	adapter_progress();
 	count = cq_pop(cq_of(cq), num_entries, wc);
 	if (!count)

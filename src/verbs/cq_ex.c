@@ -47,6 +47,8 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 			adapter_send_acks();
 			return ENOENT;
 		}
+	} else {
+		adapter_on_completions();
 	}
 	poll_lock(cq);
 	if (pop(cq))

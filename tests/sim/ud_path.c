@@ -14,20 +14,23 @@ static void issue(struct qp *qp)
 {
 	struct sq *sq = &qp->sq;
 
-	for (; sq->issue != sq->tail; sq->issue++) {
-		struct wqe *wqe = sq_wqe(sq, sq->issue);
+	while (sq->issue != sq->tail) {
+		unsigned sent;
 		enum cause cause;
-		enum wire_result result = datagram_transmit(qp, wqe, &cause);
+		enum wire_result result =
+			datagram_transmit(qp, sq->issue, sq->tail - sq->issue, &sent, &cause);
 
 		if (result == WIRE_FULL)
 			break;
-		if (result == WIRE_FAULT)
-			wqe_finish(wqe,
+		if (result == WIRE_FAULT) {
+			wqe_finish(sq_wqe(sq, sq->issue++),
 				   cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR
 								   : IBV_WC_LOC_PROT_ERR,
 				   cause);
-		else
-			wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+			continue;
+		}
+		while (sent--)
+			wqe_finish(sq_wqe(sq, sq->issue++), IBV_WC_SUCCESS, CAUSE_NONE);
 	}
 	qp_retire(qp);
 }

@@ -75,6 +75,16 @@ static void a_deadline_sets_the_timer_unless_a_thread_polls(void **state)
 	assert_true(is_readable(timers_roce_fd()));
 }
 
+static void a_deadline_of_retries_does_likewise(void **state)
+{
+	wakeup_on_polling(clock_now_ns());
+	wakeup_on_retry_deadline(1);
+	assert_false(is_readable(timers_retry_fd()));
+	wakeup_on_arm();
+	wakeup_on_retry_deadline(1);
+	assert_true(is_readable(timers_retry_fd()));
+}
+
 static void a_thread_that_arms_a_cq_wakes_it_if_it_polled(void **state)
 {
 	wakeup_on_arm();
@@ -102,6 +112,7 @@ int main(void)
 		TEST(a_kick_is_left_to_a_thread_that_polls),
 		TEST(what_the_progress_thread_alone_does_wakes_it),
 		TEST(a_deadline_sets_the_timer_unless_a_thread_polls),
+		TEST(a_deadline_of_retries_does_likewise),
 		TEST(a_thread_that_arms_a_cq_wakes_it_if_it_polled),
 		TEST(after_a_fork_it_writes_nothing),
 	};

@@ -68,12 +68,11 @@ static enum wire_result send_with(uint32_t bytes, uint32_t qkey, enum ibv_wr_opc
 			   .remote_qkey = qkey },
 	};
 	enum wire_result result;
-	struct wqe *wqe;
+	unsigned sent;
 
 	lock_acquire(&a->lock);
 	assert_int_equal(sq_push(&a->sq, &wr), 0);
-	wqe = sq_wqe(&a->sq, a->sq.tail - 1);
-	result = datagram_transmit(a, wqe, cause);
+	result = datagram_transmit(a, a->sq.tail - 1, 1, &sent, cause);
 	sq_roll_back(&a->sq, a->sq.tail - 1);
 	lock_release(&a->lock);
 	rig_run(rig_now_ns);
@@ -85,6 +84,149 @@ static enum wire_result send(uint32_t bytes, uint32_t qkey)
 	enum cause cause;
 
 	return send_with(bytes, qkey, IBV_WR_SEND, here_mr->ib.lkey, &cause);
+}
+
+/* Posts datagrams, each with its number as the first byte; sends from the first on. */
+static enum wire_result send_many(const uint32_t *lengths, unsigned count, unsigned most,
+				  unsigned *sent, enum cause *cause)
+{
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_SEND,
+		.num_sge = 1,
+		.wr.ud = { .ah = &ah->ib, .remote_qpn = b->ib.qp_num, .remote_qkey = 0x11 },
+	};
+	uint64_t now = rig_now_ns;
+	enum wire_result result;
+	uint32_t first;
+
+	lock_acquire(&a->lock);
+	first = a->sq.tail;
+	for (unsigned i = 0; i < count; i++) {
+		struct ibv_sge sge = { (uintptr_t)here + i, lengths[i], here_mr->ib.lkey };
+
+		wr.sg_list = &sge;
+		assert_int_equal(sq_push(&a->sq, &wr), 0);
+	}
+	result = datagram_transmit(a, first, most, sent, cause);
+	sq_roll_back(&a->sq, first);
+	lock_release(&a->lock);
+	rig_run(now);
+	rig_now_ns = now; /* deliveries take some time, but the pace is to be exact */
+	return result;
+}
+
+static void test_many_leave_in_one_call(void **state)
+{
+	uint32_t lengths[62];
+	unsigned sent;
+	enum cause cause;
+
+	for (unsigned i = 0; i < 62; i++) {
+		lengths[i] = 512;
+		post_receive(i, 2000);
+	}
+	assert_int_equal(send_many(lengths, 62, 40, &sent, &cause), WIRE_SENT);
+	assert_int_equal(sent, 40);
+	assert_int_equal(rig_calls, 1);
+	assert_int_equal(rig_call_packets[0], 40);
+	for (unsigned i = 0; i < 40; i++)
+		assert_int_equal(rig_completion(&rig).byte_len, 40 + 512);
+	assert_memory_equal(there + 40, here + 39, 512); /* all receives are one buffer */
+	assert_true(rig_is_quiet(&rig));
+	/* 64 KiB fill the pace of a small buffer */
+	assert_int_equal(send_many(lengths, 62, 62, &sent, &cause), WIRE_SENT);
+	assert_int_equal(sent, PACE_BURST_BYTES / (512 + 512) - 40);
+	assert_int_equal(send_many(lengths, 62, 62, &sent, &cause), WIRE_FULL);
+	rig_now_ns += PACE_INTERVAL_NS / 4;
+	assert_int_equal(send_many(lengths, 62, 62, &sent, &cause), WIRE_SENT);
+	assert_int_equal(sent, 16);
+}
+
+static void test_pace_by_buffer(void **state)
+{
+	assert_int_equal(pace_burst(0), PACE_BURST_BYTES);
+	assert_int_equal(pace_burst(208 * 1024), PACE_BURST_BYTES);
+	assert_int_equal(pace_burst(8 * PACE_BURST_BYTES + 8), PACE_BURST_BYTES + 1);
+	assert_int_equal(pace_burst(16 << 20), PACE_BURST_MAX_BYTES);
+}
+
+/* Those before a bad one leave; its own turn finds what is wrong with it. */
+static void test_a_bad_one_behind_others(void **state)
+{
+	static const uint32_t lengths[] = { 8, 8, 1025, 8 };
+	unsigned sent;
+	enum cause cause;
+
+	post_receive(1, 2000);
+	post_receive(2, 2000);
+	assert_int_equal(send_many(lengths, 4, 4, &sent, &cause), WIRE_SENT);
+	assert_int_equal(sent, 2);
+	assert_int_equal(cause, CAUSE_NONE);
+	assert_int_equal(rig_completion(&rig).wr_id, 1);
+	assert_int_equal(rig_completion(&rig).wr_id, 2);
+	assert_int_equal(send_many(lengths + 2, 2, 2, &sent, &cause), WIRE_FAULT);
+	assert_int_equal(cause, CAUSE_MESSAGE_TOO_LONG);
+}
+
+/* The rest of a call that the socket did not take is sent later, with the next PSNs. */
+static void test_a_socket_that_takes_some(void **state)
+{
+	static const uint32_t lengths[] = { 8, 8, 8, 8 };
+	unsigned sent;
+	enum cause cause;
+
+	for (unsigned i = 0; i < 4; i++)
+		post_receive(i, 2000);
+	rig_full_after = 3;
+	assert_int_equal(send_many(lengths, 4, 4, &sent, &cause), WIRE_SENT);
+	assert_int_equal(sent, 3);
+	assert_int_equal(a->datagram_psn.number, 3);
+	assert_int_equal(send_many(lengths + 3, 1, 1, &sent, &cause), WIRE_FULL);
+	rig_full_after = UINT32_MAX;
+	assert_int_equal(send_many(lengths + 3, 1, 1, &sent, &cause), WIRE_SENT);
+	assert_int_equal(a->datagram_psn.number, 4);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(rig_completion(&rig).wr_id, i);
+}
+
+/* One that is too long for the path is lost alone. */
+static void test_a_path_that_is_too_narrow(void **state)
+{
+	static const uint32_t lengths[] = { 8, 1000, 8 };
+	unsigned sent;
+	enum cause cause;
+
+	post_receive(1, 2000);
+	rig_full_after = 1;
+	rig_refusal = WIRE_TOO_LONG;
+	assert_int_equal(send_many(lengths, 3, 3, &sent, &cause), WIRE_SENT);
+	assert_int_equal(sent, 2);
+	assert_int_equal(rig_completion(&rig).wr_id, 1);
+}
+
+static void test_another_process_gets_its_own_call(void **state)
+{
+	struct ibv_sge sge = { (uintptr_t)here, 8, here_mr->ib.lkey };
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_SEND,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.ud = { .ah = &ah->ib, .remote_qpn = b->ib.qp_num, .remote_qkey = 0x11 },
+	};
+	unsigned sent;
+	enum cause cause;
+
+	post_receive(1, 2000);
+	lock_acquire(&a->lock);
+	assert_int_equal(sq_push(&a->sq, &wr), 0);
+	wr.wr.ud.remote_qpn += 1 << ARENA_QP_BITS;
+	assert_int_equal(sq_push(&a->sq, &wr), 0);
+	assert_int_equal(datagram_transmit(a, a->sq.tail - 2, 2, &sent, &cause), WIRE_SENT);
+	assert_int_equal(sent, 1);
+	sq_roll_back(&a->sq, a->sq.tail - 2);
+	lock_release(&a->lock);
+	rig_run(rig_now_ns);
+	assert_int_equal(rig_completion(&rig).wr_id, 1);
 }
 
 static void test_delivery(void **state)
@@ -261,9 +403,21 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-		TEST(delivery),		TEST(v4_header), TEST(v6_header),
-		TEST(immediate),	TEST(dropped),	 TEST(refused),
-		TEST(no_route_is_told), TEST(multicast), TEST(unknown_qps),
+		TEST(delivery),
+		TEST(v4_header),
+		TEST(v6_header),
+		TEST(immediate),
+		TEST(dropped),
+		TEST(refused),
+		TEST(no_route_is_told),
+		TEST(multicast),
+		TEST(unknown_qps),
+		TEST(many_leave_in_one_call),
+		TEST(pace_by_buffer),
+		TEST(a_bad_one_behind_others),
+		TEST(a_socket_that_takes_some),
+		TEST(a_path_that_is_too_narrow),
+		TEST(another_process_gets_its_own_call),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
