@@ -11,6 +11,11 @@ from measure import harness
 import netns  # beside harness
 
 KI = 1 << 10
+DELAY = '1ms'
+
+
+class NotHere(Exception):
+    """This machine has not what a row needs; says what."""
 
 
 class Ends:
@@ -27,7 +32,8 @@ class Ends:
         port = harness.free_port()
         argv = [program, '-d', self.cable.a.device, '-x', '0', '-F', '-p', port, *options]
         _, output = self.cable.b.pair(
-            [*self.on_server, *argv], [*self.on_client, *argv, self.cable.b.address], port,
+            [*self.on_server, *argv],
+            [*self.on_client, *argv, self.cable.b.management or self.cable.b.address], port,
             seconds=60, peer=self.cable.a, env=env)
         return measure.table_row(output)
 
@@ -37,6 +43,10 @@ class Ends:
     def bandwidth_mib(self, program, *options, loss=None):
         env = {'VERBATIM_TEST_LOSS': f'{loss},1'} if loss else None
         return float(self.perftest(program, *options, env=env)[3])
+
+    def message_rate(self, program, *options):
+        """Millions of messages a second."""
+        return float(self.perftest(program, *options)[4])
 
     def plain_pair(self, server_argv, client_argv, ready, seconds=60):
         """The client's output; of programs without verbs. `ready` says whether the server is."""
@@ -96,6 +106,32 @@ def bandwidth_row(ends, runs, program):
             met(ratio, target))
 
 
+def sockets_row(ends, runs, program, operation, path_mtu, target='>= 0.9'):
+    """Beside plain sockets that send such packets, ICRC included, and do nothing else."""
+    value, floor, ratio, steady = measure.median_steady(
+        lambda: ends.bandwidth_mib(program, '-s', 64 * KI, '-n', 10000),
+        lambda: ends.gso_mib(operation, path_mtu, 'icrc'), runs, ends.distance)
+    return (f'{value:.0f} MiB/s', f'plain sockets: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', target,
+            met(ratio, target))
+
+
+def rate_row(ends, runs, target, program, *options):
+    value, _, _, steady = measure.median_steady(
+        lambda: ends.message_rate(program, '-n', 200000, *options), lambda: 1, runs, ends.distance)
+    return (f'{value:.2f} M/s', '', '', f'{steady}', f'{target} M/s', met(value, target))
+
+
+def datagrams_row(ends, runs):
+    """UD beside RC, with messages of 1 KiB."""
+    options = ['ib_send_bw', '-s', KI, '-n', 100000]
+    target = '>= 0.5'
+    value, floor, ratio, steady = measure.median_steady(
+        lambda: ends.bandwidth_mib(*options, '-c', 'UD'), lambda: ends.bandwidth_mib(*options), runs,
+        ends.distance)
+    return (f'{value:.0f} MiB/s', f'RC: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', target,
+            met(ratio, target))
+
+
 def gso_row(ends, runs, *packets):
     """No target: how far packets of this kind go on these sockets, if nothing else is done."""
     value, floor, ratio, steady = measure.median_steady(
@@ -130,8 +166,37 @@ def loss_row(ends, runs, program, loss, target):
             met(ratio, target))
 
 
+RATES = [
+    ('>= 1.5', 'ib_write_bw', '-s', 8),
+    ('>= 1.5', 'ib_send_bw', '-s', 64),
+    ('>= 1', 'ib_read_bw', '-s', 8),
+    ('>= 1', 'ib_atomic_bw'),
+    ('>= 0.8', 'ib_send_bw', '-c', 'UD', '-s', KI),
+]
+
+
+def small_rows(at, runs):
+    """Message rates."""
+    for target, program, *options in RATES:
+        yield (' '.join(map(str, (program, *options, 'messages, MTU 1500'))),
+               lambda t=target, p=program, o=options: rate_row(at(1500), runs, t, p, *o))
+    yield 'ib_send_bw UD 1 KiB, MTU 1500', lambda: datagrams_row(at(1500), runs)
+
+
+def stream_rows(at, runs):
+    """Streams beside plain sockets with the same packets: on a cable, one as between cards, a long one."""
+    for what, options, target in (('', {}, '>= 0.9'), (', cards', {'cards': True}, '>= 0.9'),
+                                  (f', {DELAY} of delay', {'delay': True}, '>= 0.7')):
+        for program, operation in (('ib_write_bw', 'write'), ('ib_send_bw', 'send')):
+            yield (f'{program} 64 KiB beside sockets, MTU 1500{what}',
+                   lambda p=program, o=operation, x=options, t=target:
+                   sockets_row(at(1500, **x), runs, p, o, 1024, t))
+
+
 def all_rows(at, runs):
-    """(name, function that measures the row); `at` gives the ends for an MTU."""
+    """(name, function that measures the row); `at` gives the ends for an MTU and options."""
+    yield from small_rows(at, runs)
+    yield from stream_rows(at, runs)
     for mtu in (1500, 9000):
         for program in ('ib_write_bw', 'ib_send_bw'):
             yield (f'{program} 64 KiB, MTU {mtu}',
@@ -153,14 +218,25 @@ def all_rows(at, runs):
                    lambda p=program, x=loss, t=target: loss_row(at(9000), runs, p, x, t))
 
 
+def delay_packets(host):
+    try:
+        host.command('tc', 'qdisc', 'replace', 'dev', host.interface, 'root', 'netem', 'delay', DELAY,
+                     'limit', 100000)
+    except AssertionError as refused:
+        raise NotHere(f'no netem: {refused}') from refused
+
+
 def run(floors, runs, wanted):
     """Prints the table of the rows that are wanted; how many failed."""
     cables, rows, failures = {}, [], 0
 
-    def at(mtu):
-        if mtu not in cables:
-            cables[mtu] = netns.Cable(mtu, name=f'bench-{os.getpid()}-{mtu}', linger_ms=2000)
-        return Ends(cables[mtu], floors)
+    def at(mtu, cards=False, delay=False):
+        key = mtu, cards, delay
+        if key not in cables:
+            cables[key] = netns.Cable(mtu, name=f'bench-{os.getpid()}-{mtu}', linger_ms=2000, cards=cards)
+        if delay:
+            delay_packets(cables[key].a)
+        return Ends(cables[key], floors)
     try:
         for name, row in all_rows(at, runs):
             if not wanted(name):
@@ -171,6 +247,9 @@ def run(floors, runs, wanted):
             except netns.Unavailable as reason:
                 print(f'between hosts: not measured: {reason}')
                 return 0
+            except NotHere as reason:
+                print(reason, file=sys.stderr)
+                rows.append((name, 'not measured', '', '', '', '', ''))
             except AssertionError as error:
                 failures += 1
                 print(error, file=sys.stderr)

@@ -19,23 +19,28 @@ def _totals(path):
     return calls['total'] - yields, yields
 
 
-def count(runner, argv, end, directory, calls='!sched_yield'):
+def count(runner, argv, end, directory, calls='!sched_yield', cable=None):
     """System calls of all threads of one end ('server' or 'client') of perftest's `argv`, and how
-    often it gave up the processor because there was nothing to do. `calls`: which are counted."""
+    often it gave up the processor because there was nothing to do. `calls`: which are counted.
+    `cable`: between its two hosts, instead of two processes of the runner's."""
     port = free_port()
     path = pathlib.Path(directory, 'strace')
     # Who polled in vain for long offers its processor: that is waiting, and not on a message's way.
     trace = ['strace', '-f', '-c', '-e', f'trace={calls}', '-U', 'time,total-time,calls,errors,name', '-o', path]
     argv = [*argv, '-p', port]
     server = [*trace, *argv] if end == 'server' else argv
-    client = [*trace, *argv, HOST] if end == 'client' else [*argv, HOST]
-    runner.pair(server, client, port, seconds=60)
+    to = cable.b.address if cable else HOST
+    client = [*trace, *argv, to] if end == 'client' else [*argv, to]
+    if cable:
+        cable.b.pair(server, client, port, seconds=60, peer=cable.a)
+    else:
+        runner.pair(server, client, port, seconds=60)
     return _totals(path)
 
 
-def per_message(runner, argv, end, directory, calls='!sched_yield'):
+def per_message(runner, argv, end, directory, calls='!sched_yield', cable=None, most=MANY):
     """(system calls, yields) that a message more costs: to start and to end a program costs the
-    same in both runs."""
-    few = count(runner, [*argv, '-n', FEW], end, directory, calls)
-    many = count(runner, [*argv, '-n', MANY], end, directory, calls)
-    return tuple(max(0, more - less) / (MANY - FEW) for less, more in zip(few, many))
+    same in both runs. `most`: messages of the longer one."""
+    few = count(runner, [*argv, '-n', FEW], end, directory, calls, cable)
+    many = count(runner, [*argv, '-n', most], end, directory, calls, cable)
+    return tuple(max(0, more - less) / (most - FEW) for less, more in zip(few, many))
