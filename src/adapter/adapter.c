@@ -33,6 +33,7 @@
 #include "base/lock.h"
 #include "base/sleeper.h"
 #include "iwarp/iwarp.h"
+#include "memory/bounce.h"
 #include "memory/hazard.h"
 #include "memory/migrate.h"
 #include "netdev/device.h"
@@ -248,6 +249,7 @@ static void in_child(void)
 	group_reset_after_fork();
 	hazard_reset_after_fork();
 	sleeper_reset_after_fork();
+	bounce_reset_after_fork();
 	key_table_reset_after_fork();
 	mw_reset_after_fork();
 	qp_table_reset_after_fork();

@@ -2,12 +2,14 @@
 #include "memory/memory.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/page.h"
+#include "memory/bounce.h"
 #include "memory/hazard.h"
 #include "memory/imported.h"
 #include "memory/key.h"
@@ -16,15 +18,12 @@
 
 static uint32_t own_slot;
 static pid_t own_pid;
-static bool kernel_populates; /* MADV_POPULATE_WRITE is known */
-
-static bool populate(const void *address);
 
 void memory_init(uint32_t slot)
 {
 	own_slot = slot;
 	own_pid = getpid();
-	kernel_populates = populate(&own_pid);
+	bounce_init();
 }
 
 void memory_copy_ordered(void *to, const void *from, size_t bytes)
@@ -60,9 +59,9 @@ static void order_target(struct iovec target[2], uint64_t to, size_t bytes)
 }
 
 /*
- * The kernel copies on our own PID and finds bad addresses. A raw system call, because sanitizers
- * intercept the function: programs order a peer's accesses with their own by messages, and a
- * sanitizer sees one program only.
+ * The kernel copies on our own PID and finds bad addresses. A raw system call,
+ * because sanitizers intercept the function: programs order a peer's accesses with their own by
+ * messages, and a sanitizer sees one program only.
  */
 static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 {
@@ -105,31 +104,41 @@ static int copy_pieces_by_kernel(uint64_t to, const struct iovec *from, int piec
 	return n == (ssize_t)bytes ? 0 : -EFAULT;
 }
 
+int memory_copy(uint64_t to, uint64_t from, size_t bytes)
+{
+	return copy_by_kernel(to, from, bytes);
+}
+
 int memory_copy_to(uint64_t to, const void *from, size_t bytes)
 {
+	int r = bytes && bytes <= BOUNCE_BYTES ? bounce_to(to, from, bytes) : -EAGAIN;
+
+	if (r != -EAGAIN)
+		return r;
 	return copy_by_kernel(to, (uintptr_t)from, bytes);
 }
 
 int memory_copy_from(void *to, uint64_t from, size_t bytes)
 {
+	int r = bytes && bytes <= BOUNCE_BYTES ? bounce_from(to, from, bytes) : -EAGAIN;
+
+	if (r != -EAGAIN)
+		return r;
 	return copy_by_kernel((uintptr_t)to, from, bytes);
 }
 
-static bool populate(const void *address)
-{
-	uintptr_t page = (uintptr_t)address & ~(uintptr_t)(page_bytes() - 1);
-
-	return madvise((void *)page, page_bytes(), MADV_POPULATE_WRITE) == 0;
-}
-
+/*
+ * The kernel ORs 0 into the word, as part of a wake-up of nobody: an access as that of an atomic,
+ * which is an error where that is a signal. MADV_POPULATE_WRITE (Linux 5.14) takes longer. A word
+ * that holds the number compared with costs a sleeper there a wake-up in vain.
+ */
 bool memory_is_writable(uint64_t address)
 {
-	uint64_t word;
+	static uint32_t nobody_waits;
 
-	if (populate((const void *)(uintptr_t)address))
-		return true;
-	/* a kernel before 5.14 cannot tell, so a readable page counts as writable */
-	return !kernel_populates && memory_copy_from(&word, address & ~7ull, sizeof(word)) == 0;
+	return syscall(SYS_futex, &nobody_waits, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, 0,
+		       (void *)(uintptr_t)address,
+		       FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0x800)) >= 0;
 }
 
 bool memory_probe(const struct iovec *iov, int count)

@@ -66,11 +66,15 @@ enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t 
 /* This process's slot, for hazard_set of its own keys. */
 uint32_t memory_slot(void);
 
-/* Flat copies to and from addresses that may be bad: 0 or -EFAULT. The last word last. */
+/*
+ * Flat copies: 0 or -EFAULT. The last word last. Both addresses may be bad; or only that of the
+ * program's memory, the other is ours.
+ */
+int memory_copy(uint64_t to, uint64_t from, size_t bytes);
 int memory_copy_to(uint64_t to, const void *from, size_t bytes);
 int memory_copy_from(void *to, uint64_t from, size_t bytes);
 
-/* The page at this address of ours can be written. Changes nothing there. */
+/* The word at this address of ours, a multiple of 4, can be written. Changes nothing there. */
 bool memory_is_writable(uint64_t address);
 
 /*

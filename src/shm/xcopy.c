@@ -99,9 +99,9 @@ static int copy_self(enum xcopy_direction direction, const struct iovec *local, 
 		int r;
 
 		if (direction == XCOPY_WRITE)
-			r = memory_copy_to(remote, local[i].iov_base, bytes);
+			r = memory_copy(remote, (uintptr_t)local[i].iov_base, bytes);
 		else
-			r = memory_copy_from(local[i].iov_base, remote, bytes);
+			r = memory_copy((uintptr_t)local[i].iov_base, remote, bytes);
 		if (r)
 			return r;
 		remote += bytes;
