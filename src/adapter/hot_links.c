@@ -2,6 +2,7 @@
 #include "adapter/hot_links.h"
 
 #include "memory/hazard.h"
+#include "shm/attention.h"
 #include "shm/doorbell.h"
 #include "shm/progress.h"
 
@@ -103,6 +104,14 @@ bool hot_links_progress(void)
 	for (uint32_t i = 0; i < count; i++)
 		any |= look(atomic_load_explicit(&hot[i], memory_order_acquire));
 	return any;
+}
+
+void hot_links_before_sleep(void)
+{
+	uint32_t count = atomic_load_explicit(&hot_count, memory_order_acquire);
+
+	for (uint32_t i = 0; i < count; i++)
+		attention_before_sleep(atomic_load_explicit(&hot[i], memory_order_acquire));
 }
 
 static bool waits(const struct link *link)

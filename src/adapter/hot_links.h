@@ -30,6 +30,9 @@ void hot_links_remove(struct link *link);
 /* A thread that polls: looks at the hot links, and at those that rang. True: there was work. */
 bool hot_links_progress(void);
 
+/* A thread that will sleep for an event: wakes processes that may not look at what was sent. */
+void hot_links_before_sleep(void);
+
 /* Looks at a link, of any state. True: there was work. */
 bool hot_links_look(struct link *link);
 

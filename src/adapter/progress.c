@@ -182,8 +182,10 @@ void adapter_on_arm(void)
 	nagle_on_poll();
 	polls = 0;
 	in_vain_ns = 0;
-	if (progress_running)
-		wakeup_on_arm();
+	if (!progress_running)
+		return;
+	hot_links_before_sleep();
+	wakeup_on_arm();
 }
 
 /* Looks in vain at most: another thread may hold a link's lock, and not run. */

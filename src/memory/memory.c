@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/arena.h"
-#include "base/page.h"
 #include "memory/bounce.h"
 #include "memory/hazard.h"
 #include "memory/imported.h"

@@ -140,7 +140,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	heap_init(&link->heap, wanted_heap(heap_fd));
 	link->heap_of = getpid();
 	link->acked = link->rx_end = 0;
-	link->unanswered = 0;
+	link->attention = (struct attention){ 0 };
 	link->executed = 0;
 	link->flight_head = link->flight_tail = 0;
 	link->xcopy = own ? XCOPY_SELF : XCOPY_NONE;

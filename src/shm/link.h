@@ -50,6 +50,17 @@ struct in_flight {
 
 #define IN_FLIGHT_MAX 8192 /* a power of two */
 
+/* Whether the other process polls: shm/attention.h. */
+struct attention {
+	_Atomic bool polls;
+	_Atomic bool rung;	/* the last records came with a wake-up */
+	_Atomic uint32_t left;	/* requests until the next try */
+	_Atomic uint32_t pause; /* `left` after the last disappointment; 0: none since it polled */
+	/* guarded by rx_lock */
+	uint32_t looks; /* in vain, while records are outstanding */
+	bool waits;	/* records were outstanding at the last look */
+};
+
 struct nak_pending {
 	uint32_t msn;  /* with its attempt */
 	uint8_t nak;   /* enum nak; 0: none */
@@ -93,8 +104,9 @@ struct link {
 
 	struct lock rx_lock; /* guards rx, acked and the head of in_flight */
 	struct ring_consumer rx;
-	uint64_t acked;	     /* of our records, as last processed */
-	uint32_t unanswered; /* looks in vain while the peer owes an acknowledgement */
+	/* of our records, as last processed; stored atomically, as requesters guess by it */
+	uint64_t acked;
+	struct attention attention;
 	/* the peer's acked before RING-3 allows its use, and rx.head at that time; 0: none */
 	uint64_t late_acked, late_head;
 	uint64_t rx_end;  /* position after the record that is being processed */

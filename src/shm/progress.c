@@ -5,6 +5,7 @@
 #include "memory/migrate.h"
 #include "object/qp_table.h"
 #include "shm/answer.h"
+#include "shm/attention.h"
 #include "shm/backoff.h"
 #include "shm/completer.h"
 #include "shm/datagram.h"
@@ -17,8 +18,6 @@
 #define TURN_BYTES   (256 * 1024)
 /* After so many bytes the producer gets its room back. */
 #define RELEASE_BYTES (32 * 1024)
-/* Some microseconds of a thread that polls. */
-#define IMPATIENT_LOOKS 128
 
 /*
  * The QP of the last record stays locked, because records of one QP often come in a row. Clang's
@@ -74,7 +73,7 @@ static void take_acks(struct turn *turn, uint64_t acked) REQUIRES(turn->link->rx
 	struct shm_qp *touched = NULL;
 
 	if (acked > link->acked)
-		link->acked = acked;
+		__atomic_store_n(&link->acked, acked, __ATOMIC_RELAXED);
 
 	for (; head != tail; head++) {
 		struct in_flight entry = link->in_flight[head % IN_FLIGHT_MAX];
@@ -276,21 +275,6 @@ static void serve_waiting(struct turn *turn) REQUIRES(turn->link->rx_lock)
 	lock_release(&link->wait_lock);
 }
 
-/*
- * A peer that seems to poll (need_wakeup is 0) may spin on memory instead, and only its progress
- * thread executes messages then. So who waits for long wakes it all the same, once.
- */
-static void wait_for_ack(struct turn *turn, bool any) REQUIRES(turn->link->rx_lock)
-{
-	struct link *link = turn->link;
-
-	if (any ||
-	    link->flight_head == atomic_load_explicit(&link->flight_tail, memory_order_relaxed))
-		link->unanswered = 0;
-	else if (link->unanswered < IMPATIENT_LOOKS && ++link->unanswered == IMPATIENT_LOOKS)
-		link_wake(link);
-}
-
 _Thread_local bool progress_defers_notice __attribute__((tls_model("initial-exec")));
 static struct link *_Atomic deferred; /* holds a reference */
 
@@ -371,7 +355,7 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 		else
 			link_notify(link);
 	}
-	wait_for_ack(turn, any);
+	attention_on_look(link, any);
 	CHECK(link_check_rx(turn->link));
 	return any;
 }

@@ -5,8 +5,11 @@
 
 #include "base/check.h"
 #include "execute/local.h"
+#include "memory/bounce.h"
+#include "memory/key.h"
 #include "memory/memory.h"
 #include "object/xrcd.h"
+#include "shm/attention.h"
 #include "shm/backoff.h"
 #include "shm/datagram.h"
 #include "shm/onesided.h"
@@ -14,6 +17,9 @@
 #include "shm/timer.h"
 #include "shm/waiting.h"
 #include "shm/xcopy.h"
+
+/* The responder copies so much to and from private pages without process_vm (memory/bounce.h). */
+#define QUICK_BYTES BOUNCE_BYTES
 
 void shm_requester_on_progress(struct shm_qp *lq)
 {
@@ -104,8 +110,10 @@ static void announce(struct shm_qp *lq)
 	if (!lq->published)
 		return;
 	lq->published = false;
-	if (lq->link && lq->link->alive)
-		link_notify(lq->link);
+	if (!lq->link || !lq->link->alive)
+		return;
+	link_notify(lq->link);
+	attention_on_sent(lq->link, lq->queued != 0);
 }
 
 /* Before the record is published: a thread that sees its acknowledgement finds the entry. */
@@ -268,25 +276,42 @@ static enum issue_result send_single(struct shm_qp *lq, struct wqe *wqe)
 /* Where the kernel refuses to copy, pages of the heap are mapped here all the same. */
 static bool reaches_target(struct shm_qp *lq, const struct wqe *wqe)
 {
-	return lq->link->xcopy != XCOPY_NONE ||
-	       (lq->link->xcopy_error && onesided_is_mapped(lq, wqe));
+	struct link *link = lq->link;
+
+	if (link->xcopy != XCOPY_NONE || (link->xcopy_error && onesided_is_mapped(lq, wqe)))
+		return true;
+	if (!atomic_load_explicit(&link->xcopy_told, memory_order_relaxed))
+		xcopy_explain(link);
+	return false;
 }
 
 /*
- * The requester executes these on the target's memory if it can copy there and no earlier message
- * is unacknowledged. Otherwise small ones go as messages, and others wait. All wait if what is
- * unacknowledged went by message for that reason alone, and the memory is mapped here: else a full
- * queue would go by message for ever. If a check here fails, the request goes to the responder as a
- * message, for its verdict.
+ * A thread of the target that polls executes a small request sooner than the kernel copies, which
+ * looks up the process and its pages. Not where the memory is mapped here, and for atomics, which
+ * become messages by themselves.
+ */
+static bool is_quicker_by_message(struct shm_qp *lq, const struct wqe *wqe)
+{
+	struct link *link = lq->link;
+
+	return link->xcopy == XCOPY_VM && wqe->length <= QUICK_BYTES &&
+	       lq->qp->type == IBV_QPT_RC && !link->peer_keys[KEY_INDEX(wqe->rkey)].heap &&
+	       !operation_is_of_a_word(opcode_operation(wqe->opcode)) && attention_expected(link) &&
+	       !onesided_is_mapped(lq, wqe);
+}
+
+/*
+ * The requester executes these on the target's memory if it can copy there, no earlier message is
+ * unacknowledged, and a message is not quicker. Otherwise small ones go as messages, and others
+ * wait. All wait if what is unacknowledged went by message for that reason alone, and the memory is
+ * mapped here: else a full queue would go by message for ever. If a check here fails, the request
+ * goes to the responder as a message, for its verdict.
  */
 static enum issue_result one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *budget)
 {
 	struct qp *qp = lq->qp;
 
 	if (wqe->route == ROUTE_UNDECIDED) {
-		if (lq->link->xcopy == XCOPY_NONE &&
-		    !atomic_load_explicit(&lq->link->xcopy_told, memory_order_relaxed))
-			xcopy_explain(lq->link);
 		/*
 		 * an XRC request is checked against the PD of an SRQ, which only the target knows
 		 */
@@ -295,7 +320,7 @@ static enum issue_result one_sided(struct shm_qp *lq, struct wqe *wqe, int64_t *
 		else if (qp->type == IBV_QPT_UC && !link_executed(lq->link, lq->last_end))
 			wqe->route = ROUTE_MESSAGE;
 		else if (!lq->unacked)
-			wqe->route = ROUTE_DIRECT;
+			wqe->route = is_quicker_by_message(lq, wqe) ? ROUTE_QUEUED : ROUTE_DIRECT;
 		else if (wqe->length > RECORD_PAYLOAD_MAX ||
 			 (onesided_is_mapped(lq, wqe) && lq->queued == lq->unacked))
 			return ISSUE_WAIT;

@@ -44,7 +44,7 @@ struct ring_control {
 struct ring_producer {
 	char *data;
 	struct ring_control *control;
-	uint64_t tail; /* next to write */
+	uint64_t tail; /* next to write; stored atomically (shm/attention.h) */
 	uint64_t head; /* as last seen */
 	bool broken;
 };
@@ -101,7 +101,7 @@ static inline uint64_t ring_publish(struct ring_producer *ring, struct record *r
 
 	__atomic_store_n(&next->header.word, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&record->header.word, word, __ATOMIC_RELEASE); /* RING-1 */
-	ring->tail = end;
+	__atomic_store_n(&ring->tail, end, __ATOMIC_RELAXED);
 	return end;
 }
 

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "shm/attention.h"
+
+/* More than that takes time to execute, so that a wait for it says nothing. */
+#define LITTLE_BYTES 1024
+
+static bool seems_to_poll(const struct link *link)
+{
+	return !atomic_load_explicit(&link->peer->need_wakeup, memory_order_relaxed);
+}
+
+static bool is_known_to_poll(const struct link *link)
+{
+	return atomic_load_explicit(&link->attention.polls, memory_order_relaxed);
+}
+
+/* Bytes of records that the other process has not executed; a guess without rx_lock. */
+static uint64_t outstanding(const struct link *link)
+{
+	return __atomic_load_n(&link->tx.tail, __ATOMIC_RELAXED) -
+	       __atomic_load_n(&link->acked, __ATOMIC_RELAXED);
+}
+
+bool attention_expected(struct link *link)
+{
+	struct attention *attention = &link->attention;
+	uint32_t left;
+
+	if (!seems_to_poll(link))
+		return false;
+	if (is_known_to_poll(link))
+		return true;
+	left = atomic_load_explicit(&attention->left, memory_order_relaxed);
+	if (left)
+		atomic_store_explicit(&attention->left, left - 1, memory_order_relaxed);
+	return !left;
+}
+
+void attention_on_sent(struct link *link, bool chosen)
+{
+	bool ring = seems_to_poll(link) && !is_known_to_poll(link) &&
+		    (chosen || atomic_load_explicit(&link->attention.pause, memory_order_relaxed));
+
+	atomic_store_explicit(&link->attention.rung, ring, memory_order_relaxed);
+	if (ring)
+		link_wake(link);
+}
+
+/* The wake-up in between makes the other process quick, too: that says nothing. */
+static void learn_that_it_polls(struct attention *attention)
+{
+	if (!atomic_load_explicit(&attention->polls, memory_order_relaxed))
+		atomic_store_explicit(&attention->polls, true, memory_order_relaxed);
+	else if (!atomic_load_explicit(&attention->rung, memory_order_relaxed))
+		atomic_store_explicit(&attention->pause, 0, memory_order_relaxed);
+}
+
+static void learn_that_it_does_not(struct attention *attention)
+{
+	uint32_t pause = atomic_load_explicit(&attention->pause, memory_order_relaxed);
+
+	pause = !pause				  ? ATTENTION_PAUSE
+		: pause < ATTENTION_PAUSE_MAX / 2 ? 2 * pause
+						  : ATTENTION_PAUSE_MAX;
+	atomic_store_explicit(&attention->pause, pause, memory_order_relaxed);
+	atomic_store_explicit(&attention->left, pause, memory_order_relaxed);
+	atomic_store_explicit(&attention->polls, false, memory_order_relaxed);
+}
+
+void attention_on_look(struct link *link, bool any)
+{
+	struct attention *attention = &link->attention;
+	uint64_t bytes = outstanding(link);
+
+	if (any || !bytes) {
+		if (attention->waits && attention->looks < ATTENTION_LOOKS)
+			learn_that_it_polls(attention);
+		attention->looks = 0;
+		attention->waits = bytes != 0;
+		return;
+	}
+	attention->waits = true;
+	if (attention->looks == ATTENTION_LOOKS || ++attention->looks < ATTENTION_LOOKS)
+		return;
+	/* with need_wakeup, link_notify or barrier WAKEUP has seen to it */
+	if (!seems_to_poll(link))
+		return;
+	if (bytes <= LITTLE_BYTES)
+		learn_that_it_does_not(attention);
+	link_wake(link);
+}
+
+void attention_before_sleep(struct link *link)
+{
+	/* whoever has the lock looks, and the lock keeps the other process's arena mapped */
+	if (!outstanding(link) || !lock_try(&link->rx_lock))
+		return;
+	if (link->alive && seems_to_poll(link) && !is_known_to_poll(link))
+		link_wake(link);
+	lock_release(&link->rx_lock);
+}

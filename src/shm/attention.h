@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Attention - whether a thread of the other process polls, which its need_wakeup does not say for
+ * sure: a program that spins on memory, and polls now and then for its own completions, holds the
+ * poll lease in between, and executes no message for up to a millisecond.
+ *
+ * In:  how soon the other process executes records, as this end's polls see it.
+ * Out: whether a small WRITE or READ is quicker as a message than by a copy through the kernel;
+ *      whether a message has to wake the other process whatever need_wakeup says.
+ *
+ * | `polls` | event                                               | next | | ------- |
+ * --------------------------------------------------- | ------------------------------ | | either
+ * | records executed before ATTENTION_LOOKS looks       | true                           | | either
+ * | ATTENTION_LOOKS looks in vain for little that is    | false, for twice as many       | | |
+ * outstanding; then the other process is woken        | requests as the last time      | | false |
+ * so many requests were posted                        | one more is sent as a message  |
+ *
+ * The words are guesses: threads may lose one another's updates. See docs/design/progress.md.
+ */
+#ifndef SHM_ATTENTION_H
+#define SHM_ATTENTION_H
+
+#include <stdbool.h>
+
+#include "shm/link.h"
+
+/* Some microseconds of a thread that polls. */
+#define ATTENTION_LOOKS	    128u
+#define ATTENTION_PAUSE	    64u /* requests */
+#define ATTENTION_PAUSE_MAX 4096u
+
+/* A requester chooses for a request: true: a thread of the other process polls, as far as known. */
+bool attention_expected(struct link *link);
+
+/*
+ * After records were published and link_notify was called. `chosen`: among them is one that is a
+ * message by attention_expected.
+ */
+void attention_on_sent(struct link *link, bool chosen);
+
+/* A look at the link. `any`: it found something. Wakes the other process when it was in vain. */
+void attention_on_look(struct link *link, bool any) REQUIRES(link->rx_lock);
+
+/*
+ * The calling thread is about to sleep, and will not look: wakes the other process if records wait
+ * there that nobody may be looking at.
+ */
+void attention_before_sleep(struct link *link);
+
+#endif
