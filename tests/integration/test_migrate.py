@@ -33,6 +33,18 @@ def test_nothing_is_lost(runner, port, options, wish):
     assert 'wrote 20000 rounds' in initiator, initiator
 
 
+@pytest.mark.asan
+@pytest.mark.parametrize('wish, options', [(None, []), (None, ['--polling']), ('held', ['--polling'])],
+                         ids=['guard', 'guard_polling', 'held'])
+def test_hammer(runner, port, wish, options):
+    """Threads load, store, and sit in system calls on a region that migrates and leaves."""
+    argv = [VERIFY, 'hammer', '--port', port, '--count', 30, *options]
+    target, initiator = runner.pair(argv, [*argv, HOST], port, seconds=60, env={'VERBATIM_MIGRATE': wish})
+    assert 'nothing lost' in target and 'wrote 30 rounds' in initiator, target + initiator
+    if can_hold_writers() and not wish:
+        assert 'in some rounds' in target, target
+
+
 def test_passive_target_never(runner, port):
     """What test_data.py does to a target that sleeps, without moving its pages."""
     argv = [VERIFY, 'passive', '--port', port, '--count', 100, '--sizes', '1,8,100,4096,65537']

@@ -23,7 +23,10 @@ static const struct {
 	{ "block", run_block, "the listening end sleeps until a message comes" },
 	{ "badkey", run_badkey, "a WRITE with a wrong rkey" },
 	{ "group", run_group, "datagrams to a multicast group" },
+	{ "hammer", run_hammer,
+	  "threads of the listening end use a region that migrates and leaves, in all ways" },
 	{ "guard", run_guard, "traffic beside memory that nobody may write to" },
+	{ "latency", run_latency, "how long a request takes, by what the listening end does" },
 	{ "address", run_address,
 	  "print the GIDs; again, with the device opened anew, for each line" },
 };
@@ -41,23 +44,16 @@ static const char *const operation_names[OP_COUNT] = {
 };
 
 static const struct option long_options[] = {
-	{ "port", required_argument, NULL, 'p' },
-	{ "gid-index", required_argument, NULL, 'g' },
-	{ "service", required_argument, NULL, 'c' },
-	{ "op", required_argument, NULL, 'o' },
-	{ "sizes", required_argument, NULL, 's' },
-	{ "count", required_argument, NULL, 'n' },
-	{ "depth", required_argument, NULL, 'd' },
-	{ "pieces", required_argument, NULL, 'k' },
-	{ "seed", required_argument, NULL, 'x' },
-	{ "hold-ms", required_argument, NULL, 't' },
-	{ "events", no_argument, NULL, 'e' },
-	{ "inline", no_argument, NULL, 'I' },
-	{ "wr-api", no_argument, NULL, 'N' },
-	{ "sleep", required_argument, NULL, 'w' },
-	{ "listen", required_argument, NULL, 'l' },
-	{ "group", required_argument, NULL, 'G' },
-	{ NULL, 0, NULL, 0 },
+	{ "port", required_argument, NULL, 'p' },    { "gid-index", required_argument, NULL, 'g' },
+	{ "service", required_argument, NULL, 'c' }, { "op", required_argument, NULL, 'o' },
+	{ "sizes", required_argument, NULL, 's' },   { "count", required_argument, NULL, 'n' },
+	{ "depth", required_argument, NULL, 'd' },   { "pieces", required_argument, NULL, 'k' },
+	{ "seed", required_argument, NULL, 'x' },    { "hold-ms", required_argument, NULL, 't' },
+	{ "events", no_argument, NULL, 'e' },	     { "inline", no_argument, NULL, 'I' },
+	{ "wr-api", no_argument, NULL, 'N' },	     { "sleep", required_argument, NULL, 'w' },
+	{ "listen", required_argument, NULL, 'l' },  { "group", required_argument, NULL, 'G' },
+	{ "target", required_argument, NULL, 'T' },  { "sleeper", no_argument, NULL, 'S' },
+	{ "polling", no_argument, NULL, 'P' },	     { NULL, 0, NULL, 0 },
 };
 
 void fail(const char *format, ...)
@@ -124,6 +120,17 @@ static enum sleep_how parse_sleep(const char *name)
 	fail("no way to sleep '%s'", name);
 }
 
+static enum target_does parse_target(const char *name)
+{
+	if (strcmp(name, "polls") == 0)
+		return TARGET_POLLS;
+	if (strcmp(name, "sleeps") == 0)
+		return TARGET_SLEEPS;
+	if (strcmp(name, "spins") == 0)
+		return TARGET_SPINS;
+	fail("no target '%s'", name);
+}
+
 static void parse_sizes(char *list, struct options *out)
 {
 	out->size_count = 0;
@@ -181,6 +188,15 @@ static void parse_options(int argc, char **argv, struct options *out)
 			break;
 		case 'G':
 			out->group = optarg;
+			break;
+		case 'T':
+			out->target = parse_target(optarg);
+			break;
+		case 'P':
+			out->polling = true;
+			break;
+		case 'S':
+			out->sleeper = true;
 			break;
 		case 'l':
 			out->listen = optarg;

@@ -17,6 +17,7 @@
 
 #include "endpoint.h"
 #include "meet.h"
+#include "migrated.h"
 #include "pattern.h"
 #include "post.h"
 
@@ -80,23 +81,6 @@ static void fork_a_child(struct target *target)
 		fail("the child ended with 0x%x", (unsigned)status);
 }
 
-/* Pages that left without a hold are private pages of the heap's file. */
-static bool is_migrated(const struct target *target)
-{
-	FILE *maps = fopen("/proc/self/maps", "re");
-	unsigned long start, end, at = (unsigned long)target->memory;
-	bool found = false;
-	char line[512], rights[5];
-
-	while (maps && fgets(line, sizeof(line), maps))
-		if (sscanf(line, "%lx-%lx %4s", &start, &end, rights) == 3 && at >= start &&
-		    at < end)
-			found = rights[3] == 's' && strstr(line, "verbatim-heap");
-	if (maps)
-		fclose(maps);
-	return found;
-}
-
 static int run_target(struct endpoint *e)
 {
 	struct target target = { .memory = e->memory };
@@ -104,7 +88,7 @@ static int run_target(struct endpoint *e)
 	bool migrated;
 	char byte;
 
-	if (is_migrated(&target))
+	if (region_is_migrated(target.memory))
 		printf("migrated at registration\n");
 	if (pthread_create(&thread, NULL, count, &target))
 		fail("no thread");
@@ -117,7 +101,7 @@ static int run_target(struct endpoint *e)
 	pthread_join(thread, NULL);
 	check_words(&target, "before ibv_dereg_mr");
 	check_patterns(&target, e->options, "before ibv_dereg_mr");
-	migrated = is_migrated(&target);
+	migrated = region_is_migrated(target.memory);
 	if (ibv_dereg_mr(e->mr))
 		fail("ibv_dereg_mr");
 	e->mr = ibv_reg_mr(e->pd, e->memory, e->bytes, IBV_ACCESS_LOCAL_WRITE);
@@ -125,7 +109,7 @@ static int run_target(struct endpoint *e)
 		fail("ibv_reg_mr");
 	check_words(&target, "after ibv_dereg_mr");
 	check_patterns(&target, e->options, "after ibv_dereg_mr");
-	if (is_migrated(&target))
+	if (region_is_migrated(target.memory))
 		fail("still shared after ibv_dereg_mr");
 	printf("%s, nothing lost\n", migrated ? "migrated" : "not migrated");
 	return 0;

@@ -5,8 +5,8 @@
  * In:  a command and options; both ends get the same ones, and one of them a host, too.
  * Out: on standard output, what happened; the exit status is 0 if all was correct.
  *
- * It uses nothing but the public API, like any program. One thread; every error ends the process
- * with a sentence.
+ * It uses nothing but the public API, like any program. One thread, where a command says no more;
+ * every error ends the process with a sentence.
  */
 #ifndef VERIFY_H
 #define VERIFY_H
@@ -37,6 +37,13 @@ enum sleep_how {
 	SLEEP_POLL,	 /* poll() of the channel's descriptor */
 };
 
+/* What the listening end does while it is measured. */
+enum target_does {
+	TARGET_POLLS,  /* its CQ */
+	TARGET_SLEEPS, /* outside of verbs */
+	TARGET_SPINS,  /* on memory, and polls its CQ now and then */
+};
+
 struct options {
 	const char *host;   /* NULL: this end listens */
 	const char *listen; /* the address to listen on */
@@ -55,6 +62,9 @@ struct options {
 	bool use_inline;
 	bool use_wr_api; /* ibv_wr_*() instead of ibv_post_send() */
 	enum sleep_how sleep_how;
+	enum target_does target;
+	bool polling; /* all threads */
+	bool sleeper; /* a thread that sleeps outside of verbs */
 	unsigned hold_ms;
 };
 
@@ -77,7 +87,9 @@ int run_badkey(const struct options *options);
 int run_block(const struct options *options);
 int run_data(const struct options *options);
 int run_group(const struct options *options);
+int run_hammer(const struct options *options);
 int run_guard(const struct options *options);
+int run_latency(const struct options *options);
 int run_passive(const struct options *options);
 int run_stream(const struct options *options);
 
