@@ -18,7 +18,7 @@
 #include "shm/waiting.h"
 #include "shm/xcopy.h"
 
-/* The responder copies so much to and from private pages without process_vm (memory/bounce.h). */
+/* The responder copies so much to and from private pages by a bounce buffer (memory/bounce.h). */
 #define QUICK_BYTES BOUNCE_BYTES
 
 void shm_requester_on_progress(struct shm_qp *lq)
