@@ -17,7 +17,7 @@ CONTRACT = ('data', 'status', 'memory', 'revoke', 'undisturbed', 'fork')
 BENCH = BUILD / 'tests/bench'
 DEVICE = 'vrb_lo'
 # pair SECONDS PORT PROGRAM...: both ends, the client with a last word more; prints what the client says, then the
-# server after a line of dashes. As $user says, and in the network namespaces $a and $b.
+# server after the line SERVER. As $user says, and in the network namespaces $a and $b.
 PAIR = f'''
 mkdir -p -m 777 /tmp/work; cd /tmp/work
 export PATH=/mnt/verbatim/usr/local/bin:$PATH
@@ -31,7 +31,7 @@ pair() {{
 	for ((i = 0; i < 600; i++)); do [ "$port" = 0 ] || $a bash -c "$(declare -f listens); listens $port" && break; sleep 0.05; done
 	$b timeout -k 1 $seconds $user $run "$@" $client_only $host 2>&1 || status=$?
 	wait $server || status=$?
-	echo ----; cat /tmp/server; rm -f /tmp/server
+	echo SERVER; cat /tmp/server; rm -f /tmp/server
 	return $status
 }}
 '''
@@ -51,7 +51,7 @@ class Kernel:
     def pair(self, port, program, *, before='', seconds=60):
         """What both ends say."""
         output = self.run(f'{before}\npair {seconds * (1 if self.slower == 1 else 2)} {port} {program}', seconds)
-        client, _, server = output.partition('----\n')
+        client, _, server = output.partition('SERVER\n')
         return client, server
 
     def set_yama(self, scope):
