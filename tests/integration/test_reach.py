@@ -24,6 +24,9 @@ SOURCE = r'''
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
+#define REFUSE(call, error) \
+	BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1), BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (error))
+
 /* Before main: the process refuses to be looked into, or may not look into others. */
 __attribute__((constructor)) static void refuse(void)
 {
@@ -38,16 +41,19 @@ __attribute__((constructor)) static void refuse(void)
 	/* what containers' usual profile refuses, and a quicker way might want */
 	struct sock_filter container[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_clone3, 0, 1),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_userfaultfd, 6, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_kcmp, 5, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_move_pages, 4, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_io_uring_setup, 3, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_madvise, 2, 0),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_getfd, 1, 0),
+		REFUSE(SYS_clone3, ENOSYS),
+		REFUSE(SYS_userfaultfd, EPERM),
+		REFUSE(SYS_kcmp, EPERM),
+		REFUSE(SYS_move_pages, EPERM),
+		REFUSE(SYS_mbind, EPERM),
+		REFUSE(SYS_io_uring_setup, EPERM),
+		REFUSE(SYS_process_madvise, EPERM),
+		REFUSE(SYS_pidfd_getfd, EPERM),
+		REFUSE(SYS_perf_event_open, EPERM),
+		REFUSE(SYS_bpf, EPERM),
+		REFUSE(SYS_unshare, EPERM),
+		REFUSE(SYS_setns, EPERM),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
 	};
 	struct sock_fprog program = { sizeof(filter) / sizeof(*filter), filter };
 
@@ -120,6 +126,18 @@ def test_a_region_that_stays(runner, port):
     server, client = write(runner, port, count=50000, server_env={'VERBATIM_MIGRATE': 'never'})
     assert server.count(STAYS) == 1 and 'VERBATIM_MIGRATE is never' in server, server
     assert client.count(STAYS) == 1 and 'whose reports say why' in client, client
+
+
+def test_programs_in_a_container(fresh_runner, port, refusing):
+    """READs and atomics, too, and to a target with a thread that sleeps, whose region does not migrate."""
+    env = {'LD_PRELOAD': refusing, 'REFUSE': 'container'}
+    runner = fresh_runner()
+    for operation in ('write', 'read', 'faa', 'send'):
+        argv = [VERIFY, 'latency', '--op', operation, '--sizes', '8,4096' if operation != 'faa' else 8,
+                '--count', 300, '--port', port, '--sleeper']
+        _, initiator = runner.pair(argv, [*argv, HOST], port, seconds=60, before=as_nobody(),
+                                   server_options={'env': env}, client_options={'env': env})
+        assert 'median' in initiator, initiator
 
 
 @pytest.mark.parametrize('where', ['host', 'container'])

@@ -111,7 +111,7 @@ static void measure(struct endpoint *e, size_t bytes)
 
 	if (!times)
 		fail("no memory");
-	for (unsigned i = 0; i < WARM_UP; i++)
+	for (unsigned i = 0; i < WARM_UP && i < count; i++)
 		carry_out(e, e->options->operation, bytes, 0);
 	for (unsigned i = 0; i < count; i++)
 		times[i] = carry_out(e, e->options->operation, bytes, 0);
