@@ -355,7 +355,7 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 		else
 			link_notify(link);
 	}
-	attention_on_look(link, any);
+	attention_on_look(turn->link, any);
 	CHECK(link_check_rx(turn->link));
 	return any;
 }
