@@ -87,7 +87,8 @@ void attention_on_look(struct link *link, bool any)
 		return;
 	if (bytes <= LITTLE_BYTES)
 		learn_that_it_does_not(attention);
-	link_wake(link);
+	if (!atomic_load_explicit(&attention->rung, memory_order_relaxed))
+		link_wake(link); /* else it has been woken since the last record */
 }
 
 void attention_before_sleep(struct link *link)
