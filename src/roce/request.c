@@ -22,13 +22,13 @@ static uint8_t find_opcode(const struct roce_qp *tq, const struct wqe *wqe, bool
 					   first, last, headers);
 }
 
-struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe, bool last)
+struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe, psn_t psn, bool last)
 {
 	return (struct packet){
-		.opcode = find_opcode(tq, wqe, psn_equal(tq->next_psn, wqe->first_psn), last,
+		.opcode = find_opcode(tq, wqe, psn_equal(psn, wqe->first_psn), last,
 				      last ? last_headers(wqe) : 0),
 		.dest_qpn = tq->qp->attr.dest_qp_num,
-		.psn = tq->next_psn,
+		.psn = psn,
 		.solicited = last && wqe->flags & IBV_SEND_SOLICITED,
 		.va = wqe->remote_addr,
 		.rkey = wqe->rkey,
@@ -42,7 +42,7 @@ struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe, b
 static void set_read(struct packet *header, const struct roce_qp *tq, const struct wqe *wqe,
 		     uint32_t packets)
 {
-	uint32_t offset = (uint32_t)psn_diff(tq->next_psn, wqe->first_psn) * tq->mtu;
+	uint32_t offset = (uint32_t)psn_diff(header->psn, wqe->first_psn) * tq->mtu;
 
 	header->va += offset;
 	header->length -= offset;
@@ -50,14 +50,14 @@ static void set_read(struct packet *header, const struct roce_qp *tq, const stru
 		header->length = packets * tq->mtu;
 }
 
-struct packet request_with_response(const struct roce_qp *tq, const struct wqe *wqe,
+struct packet request_with_response(const struct roce_qp *tq, const struct wqe *wqe, psn_t psn,
 				    uint32_t packets)
 {
 	const struct operands *operands = &wqe->operands;
 	struct packet header = {
 		.opcode = find_opcode(tq, wqe, true, true, 0),
 		.dest_qpn = tq->qp->attr.dest_qp_num,
-		.psn = tq->next_psn,
+		.psn = psn,
 		.ack_req = true,
 		.va = wqe->remote_addr,
 		.rkey = wqe->rkey,
@@ -72,4 +72,13 @@ struct packet request_with_response(const struct roce_qp *tq, const struct wqe *
 	if (opcode_operation(wqe->opcode) == OPERATION_READ)
 		set_read(&header, tq, wqe, packets);
 	return header;
+}
+
+uint32_t request_piece(const struct wqe *wqe, psn_t psn)
+{
+	uint32_t at = (uint32_t)psn_diff(psn, wqe->first_psn);
+	uint32_t left = (uint32_t)psn_diff(wqe->end_psn, psn);
+	uint32_t piece = wqe->read_piece - at % wqe->read_piece;
+
+	return piece < left ? piece : left;
 }

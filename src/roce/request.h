@@ -2,8 +2,8 @@
 /*
  * Request - the opcode and the headers of a send request's packets.
  *
- * In:  a WQE, and the next PSN (next_psn).
- * Out: the fields of its next packet.
+ * In:  a WQE, and a PSN of it.
+ * Out: the fields of that packet.
  *
  * Pure; callers hold the QP's lock. requester.c decides when a packet is sent.
  */
@@ -38,11 +38,18 @@ static inline bool request_takes_response(const struct wqe *wqe)
 /* How many PSNs it takes. */
 uint32_t request_psns(const struct roce_qp *tq, const struct wqe *wqe);
 
-/* The packet at next_psn of a SEND or WRITE; `last` of its message. */
-struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe, bool last);
+/* The packet with this PSN of a SEND or WRITE; `last` of its message. */
+struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe, psn_t psn,
+			      bool last);
 
-/* The packet at next_psn of a request with `packets` response packets. */
-struct packet request_with_response(const struct roce_qp *tq, const struct wqe *wqe,
+/* The packet with this PSN of a request with `packets` response packets. */
+struct packet request_with_response(const struct roce_qp *tq, const struct wqe *wqe, psn_t psn,
 				    uint32_t packets);
+
+/*
+ * Response packets of the READ request from `psn` on. A repeated piece ends where it did at first:
+ * a duplicate request must not reach beyond what the responder has executed (IBA 9.7.5.1.4).
+ */
+uint32_t request_piece(const struct wqe *wqe, psn_t psn);
 
 #endif

@@ -8,6 +8,7 @@
 #include "roce/completer.h"
 #include "roce/payload.h"
 #include "roce/qp_timer.h"
+#include "roce/repair.h"
 #include "roce/request.h"
 #include "roce/retransmit.h"
 #include "roce/sendq.h"
@@ -122,7 +123,7 @@ static enum issue_result add_packet(struct issue *it, struct wqe *wqe)
 	uint32_t index = (uint32_t)psn_diff(tq->next_psn, wqe->first_psn);
 	uint32_t offset = index * tq->mtu, bytes = wqe->length - offset;
 	bool last = bytes <= tq->mtu;
-	struct packet header = request_message(tq, wqe, last);
+	struct packet header = request_message(tq, wqe, tq->next_psn, last);
 	enum cause cause;
 
 	if (!last)
@@ -283,7 +284,7 @@ static enum issue_result add_operand(struct issue *it, struct wqe *wqe)
 static enum issue_result add_request(struct issue *it, struct wqe *wqe, uint32_t packets)
 {
 	struct roce_qp *tq = it->tq;
-	struct packet header = request_with_response(tq, wqe, packets);
+	struct packet header = request_with_response(tq, wqe, tq->next_psn, packets);
 	enum issue_result result = ISSUE_DONE;
 
 	if (burst_is_full(it->out.burst))
@@ -301,19 +302,6 @@ static enum issue_result add_request(struct issue *it, struct wqe *wqe, uint32_t
 	if (opcode_operation(wqe->opcode) == OPERATION_READ)
 		sendq_set_done(tq, wqe);
 	return ISSUE_DONE;
-}
-
-/*
- * The next piece of a READ. A repeated piece ends where it did at first: a duplicate request must
- * not reach beyond what the responder has executed (IBA 9.7.5.1.4).
- */
-static uint32_t next_piece(const struct roce_qp *tq, const struct wqe *wqe)
-{
-	uint32_t at = (uint32_t)psn_diff(tq->next_psn, wqe->first_psn);
-	uint32_t left = (uint32_t)psn_diff(wqe->end_psn, tq->next_psn);
-	uint32_t piece = wqe->read_piece - at % wqe->read_piece;
-
-	return piece < left ? piece : left;
 }
 
 /* A piece may be larger than the window: then it waits until nothing else is in flight. */
@@ -352,7 +340,7 @@ static enum issue_result send_with_response(struct issue *it, struct wqe *wqe)
 		return ISSUE_WAIT;
 	begin(tq, wqe, choose_piece(it));
 	while (!psn_equal(tq->next_psn, wqe->end_psn)) {
-		uint32_t piece = next_piece(tq, wqe);
+		uint32_t piece = request_piece(wqe, tq->next_psn);
 		enum issue_result result;
 
 		if (!window_has_room(it, piece) ||
@@ -531,6 +519,8 @@ void requester_transmit(struct roce_qp *tq)
 	struct issue it = { .tq = tq };
 	enum issue_result result;
 
+	if (tq->repair.pending && tq->state == REQUESTER_READY)
+		repair_send(tq);
 	if (tq->state != REQUESTER_READY || tq->failure.pending || !may_issue(tq->qp))
 		return;
 	if (!tq->started)

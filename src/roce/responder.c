@@ -12,6 +12,7 @@
 #include "roce/response.h"
 #include "roce/congestion.h"
 #include "roce/flush_list.h"
+#include "roce/kept.h"
 #include "roce/refusal.h"
 #include "roce/transmit.h"
 
@@ -32,6 +33,8 @@ static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, ps
 
 	if (verdict == VERDICT_NO_RECEIVE)
 		counter_add(COUNTER_NO_RECEIVE);
+	if (verdict != VERDICT_OUT_OF_ORDER)
+		kept_drop_all(tq); /* the requester sends all of it again, or nothing more */
 	if (reaction->ends_message)
 		tq->in_message = false;
 	if (reaction->fails_qp) {
@@ -339,6 +342,8 @@ static void pass(struct roce_qp *tq, const struct packet *packet, const struct p
 	}
 	tq->nak_sent = false;
 	tq->nak.owed = false;
+	if (kept_any(tq))
+		kept_drop(tq, packet->psn, tq->expected_psn);
 }
 
 static void execute(struct roce_qp *tq, const struct packet *packet, const struct packet_opcode *op)
@@ -397,9 +402,16 @@ static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
 	}
 }
 
+/* The last NAK was an RNR NAK: the requester sends again all that is behind it, too. */
+static bool waits_for_receive(const struct roce_qp *tq)
+{
+	return (tq->nak.syndrome & PACKET_SYNDROME_MASK) == PACKET_SYNDROME_RNR;
+}
+
 /*
  * One NAK for each gap (IBA 9.7.5.1.2). Packets in flight after the gap arrive with rising PSNs. So
- * a PSN that is not higher than the last shows that the requester went back, and this is a new gap.
+ * a PSN that is not higher than the last shows that the requester sent again what is missing, and
+ * that it was lost once more.
  */
 static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
 	REQUIRES(tq->qp->lock)
@@ -408,6 +420,46 @@ static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
 	if (!tq->nak_sent || !psn_after(packet->psn, tq->out_of_sequence_psn))
 		react(tq, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
 	tq->out_of_sequence_psn = packet->psn;
+	if (!waits_for_receive(tq))
+		kept_add(tq, packet);
+}
+
+static bool is_connected(const struct qp *qp)
+{
+	enum ibv_qp_state state = qp_state(qp);
+
+	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD;
+}
+
+/*
+ * If the gap before them is filled, executes kept requests, up to the next gap. An acknowledgement
+ * is owed then, even if none of them requested one, as the requester waits for it. Where one is
+ * owed and another gap is open, it is a NAK, which says so.
+ */
+static void execute_kept(struct roce_qp *tq) REQUIRES(tq->qp->lock)
+{
+	struct kept_packet *kept;
+	psn_t last = tq->kept->last;
+	bool executed = false;
+
+	tq->more = false;
+	while (is_connected(tq->qp) && (kept = kept_take(tq, tq->expected_psn)) != NULL) {
+		const struct packet_opcode *op = packet_opcode(kept->packet.opcode);
+
+		if (op->kind != OPERATION_WRITE || op->first)
+			responder_write_held(tq);
+		if (psn_equal(kept->packet.psn, tq->expected_psn))
+			execute(tq, &kept->packet, op);
+		executed = psn_after(tq->expected_psn, kept->packet.psn);
+		tq->ack_owed |= executed && operation_is_message(op->kind);
+		kept_free(kept);
+		if (!executed)
+			return; /* there is a NAK, or the QP failed */
+	}
+	if (tq->nak_sent || !kept_any(tq) || !(executed || tq->ack_owed))
+		return;
+	react(tq, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
+	tq->out_of_sequence_psn = last;
 }
 
 static void on_reliable(struct roce_qp *tq, const struct packet *packet,
@@ -421,6 +473,8 @@ static void on_reliable(struct roce_qp *tq, const struct packet *packet,
 		on_out_of_sequence(tq, packet);
 	else
 		execute(tq, packet, op);
+	if (kept_any(tq))
+		execute_kept(tq);
 }
 
 /* IBA 9.8.2.2.2: after a gap the next FIRST or ONLY is accepted, whatever its PSN. */
@@ -461,7 +515,7 @@ void responder_on_packet(struct roce_qp *tq, const struct packet *packet,
 		flush_list_add(tq);
 		return;
 	}
-	if (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD)
+	if (!is_connected(qp))
 		return;
 	if (!tq->expecting) {
 		tq->expecting = true;
@@ -487,6 +541,7 @@ void responder_quiesce(struct roce_qp *tq)
 	struct qp *qp = tq->qp;
 
 	tq->held = 0;
+	kept_fini(tq);
 	tq->in_message = tq->nak_sent = tq->expecting = tq->ack_owed = false;
 	congestion_forget(tq);
 	tq->acknowledged_by = NULL;
@@ -527,6 +582,7 @@ static void check_held(const struct roce_qp *tq)
  * - PSNs and the MSN have 24 bits;
  * - a message in progress is a SEND or a WRITE, and a WRITE has no more bytes than its RETH said;
  * - held packets are the last accepted ones, and their pieces match the counts;
+ * - those of kept_check: packets behind a gap;
  * - those of response_check.
  */
 void responder_check(const struct roce_qp *tq)
@@ -547,6 +603,7 @@ void responder_check(const struct roce_qp *tq)
 		  "QP 0x%06x: %u bytes of %u", qpn, tq->received, tq->range.length);
 	if (tq->held)
 		check_held(tq);
+	kept_check(tq);
 	response_check(tq);
 }
 #endif

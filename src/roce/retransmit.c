@@ -7,6 +7,7 @@
 #include "roce/flush_list.h"
 #include "roce/gso.h"
 #include "roce/qp_timer.h"
+#include "roce/repair.h"
 #include "roce/roce_env.h"
 #include "roce/sendq.h"
 
@@ -48,6 +49,27 @@ static void set_probe(struct roce_qp *tq, uint64_t now_ns)
 	qp_timer_arm(tq);
 }
 
+/* A repair costs little, so it need not wait as long as a probe. */
+static void set_repair_timer(struct roce_qp *tq, uint64_t now_ns)
+{
+	uint64_t wait_ns = (2 * tq->rtt_ns + REPAIR_WAIT_MIN_NS) << tq->probe_backoff;
+
+	set_probe(tq, now_ns);
+	if (tq->probe_ns <= now_ns + wait_ns)
+		return;
+	tq->probe_ns = now_ns + wait_ns;
+	qp_timer_arm(tq);
+}
+
+/* Packets are in flight, and nothing was heard of them yet. */
+static void set_timer(struct roce_qp *tq, uint64_t now_ns)
+{
+	if (repair_is_possible(tq) && !tq->backoff)
+		set_repair_timer(tq, now_ns);
+	else
+		set_probe(tq, now_ns);
+}
+
 static void wait_from(struct roce_qp *tq, uint64_t now_ns)
 {
 	tq->waiting = true;
@@ -63,6 +85,7 @@ static void reset_counters(struct roce_qp *tq)
 	tq->gap_open = false;
 	tq->no_route = false;
 	tq->excused = false;
+	tq->repair.tries = 0;
 }
 
 void retransmit_start(struct roce_qp *tq)
@@ -73,6 +96,7 @@ void retransmit_start(struct roce_qp *tq)
 	tq->rtt_ns = tq->rtt_var_ns = tq->rtt_min_ns = 0;
 	tq->rtt_running = tq->probing = false;
 	tq->probe_backoff = 0;
+	repair_start(tq);
 }
 
 void retransmit_on_ack_requested(struct roce_qp *tq, psn_t psn, uint64_t now_ns)
@@ -91,7 +115,7 @@ void retransmit_on_sent(struct roce_qp *tq, uint64_t now_ns)
 	if (!tq->waiting)
 		wait_from(tq, now_ns);
 	if (!tq->probe_ns)
-		set_probe(tq, now_ns);
+		set_timer(tq, now_ns);
 }
 
 void retransmit_on_held_up(struct roce_qp *tq)
@@ -125,6 +149,15 @@ static void measure(struct roce_qp *tq, uint64_t now_ns)
 	tq->rtt_ns = tq->rtt_ns - tq->rtt_ns / 8 + sample / 8;
 }
 
+/*
+ * The acknowledgement of a probe is that of more packets, and not because it was spurious: the
+ * responder keeps packets, and there was time for an answer. Its NAK was lost.
+ */
+static bool was_repaired(const struct roce_qp *tq, uint64_t now_ns)
+{
+	return tq->repair.trusted && now_ns - tq->went_back_ns >= tq->rtt_min_ns;
+}
+
 void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_ns)
 {
 	uint32_t before = (uint32_t)psn_diff(tq->next_psn, psn_sub(tq->una_psn, packets));
@@ -132,7 +165,7 @@ void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_n
 	if (tq->probing && psn_after(tq->una_psn, tq->probe_psn)) {
 		window_undo(&tq->window);
 		gso_on_late(tq);
-		if (tq->probe_backoff < RETRANSMIT_PROBE_BACKOFF_MAX)
+		if (!was_repaired(tq, now_ns) && tq->probe_backoff < RETRANSMIT_PROBE_BACKOFF_MAX)
 			tq->probe_backoff++;
 	}
 	tq->probing = false;
@@ -145,7 +178,7 @@ void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_n
 	if (!sendq_in_flight(tq))
 		return;
 	wait_from(tq, now_ns);
-	set_probe(tq, now_ns);
+	set_timer(tq, now_ns);
 }
 
 static void give_up(struct roce_qp *tq)
@@ -171,6 +204,7 @@ static void give_up(struct roce_qp *tq)
 static void go_back(struct roce_qp *tq, uint64_t now_ns)
 {
 	sendq_go_back(tq, tq->una_psn);
+	repair_stop(tq);
 	counter_add(COUNTER_WENT_BACK);
 	tq->went_back = true;
 	tq->went_back_ns = now_ns;
@@ -185,25 +219,58 @@ static bool is_same_loss(const struct roce_qp *tq, uint64_t now_ns)
 	return tq->went_back && now_ns - tq->went_back_ns < trip_ns / 2;
 }
 
+/* Everything from una_psn on counts as lost. */
+static void lose(struct roce_qp *tq, uint64_t now_ns)
+{
+	window_on_loss(&tq->window, tq->next_psn);
+	gso_on_loss(tq, false);
+	go_back(tq, now_ns);
+}
+
+/* The packet at una_psn was lost. False: the requester has to go back. */
+static bool repair(struct roce_qp *tq, uint64_t now_ns)
+{
+	bool burst = tq->repair.run > 0; /* the loss goes on behind the last run */
+
+	if (!repair_begin(tq))
+		return false;
+	if (burst)
+		window_on_loss(&tq->window, tq->next_psn);
+	else
+		window_on_single_loss(&tq->window, tq->next_psn);
+	gso_on_loss(tq, false);
+	tq->rtt_running = false;
+	tq->went_back = true;
+	tq->went_back_ns = now_ns;
+	set_repair_timer(tq, now_ns);
+	return true;
+}
+
 void retransmit_on_sequence_nak(struct roce_qp *tq)
 {
 	uint64_t now_ns = roce_env.now();
 
 	if (tq->state != REQUESTER_READY || is_same_loss(tq, now_ns))
 		return;
-	window_on_loss(&tq->window, tq->next_psn);
-	gso_on_loss(tq, false);
-	go_back(tq, now_ns);
+	if (!repair(tq, now_ns))
+		lose(tq, now_ns);
+}
+
+void retransmit_on_answer(struct roce_qp *tq, bool is_nak)
+{
+	if (!repair_on_answer(tq, is_nak) && tq->state == REQUESTER_READY)
+		lose(tq, roce_env.now());
 }
 
 void retransmit_on_gap(struct roce_qp *tq, psn_t psn)
 {
 	bool again = !tq->gap_open || !psn_after(psn, tq->gap_psn);
+	uint64_t now_ns = roce_env.now();
 
 	tq->gap_open = true;
 	tq->gap_psn = psn;
-	if (again)
-		retransmit_on_sequence_nak(tq);
+	if (again && tq->state == REQUESTER_READY && !is_same_loss(tq, now_ns))
+		lose(tq, now_ns);
 }
 
 void retransmit_on_refusal(struct roce_qp *tq)
@@ -213,7 +280,7 @@ void retransmit_on_refusal(struct roce_qp *tq)
 	if (tq->went_back && tq->retry_left-- == 0)
 		give_up(tq);
 	else
-		retransmit_on_sequence_nak(tq);
+		lose(tq, roce_env.now());
 }
 
 void retransmit_on_rnr_nak(struct roce_qp *tq, uint8_t timer)
@@ -224,6 +291,7 @@ void retransmit_on_rnr_nak(struct roce_qp *tq, uint8_t timer)
 	if (tq->state != REQUESTER_READY)
 		return;
 	sendq_go_back(tq, tq->una_psn);
+	repair_stop(tq);
 	if (qp->attr.rnr_retry != 7 && tq->rnr_left-- == 0) {
 		uint32_t seq = qp->sq.issue++;
 
@@ -246,6 +314,7 @@ void retransmit_stop(struct roce_qp *tq)
 {
 	tq->state = REQUESTER_READY;
 	tq->waiting = false;
+	repair_stop(tq);
 	qp_timer_stop(tq);
 }
 
@@ -284,6 +353,11 @@ static bool probe(struct roce_qp *tq, uint64_t now_ns)
 	    !on_timeout(tq, now_ns)) {
 		give_up(tq);
 		return false;
+	}
+	if (!tq->backoff && repair_again(tq)) {
+		tq->rtt_running = false;
+		set_repair_timer(tq, now_ns);
+		return true;
 	}
 	counter_add(COUNTER_PROBES);
 	window_on_probe(&tq->window);
@@ -338,6 +412,7 @@ void retransmit_check(const struct roce_qp *tq)
 			  (unsigned long long)tq->timer_ns, i, (unsigned long long)deadlines[i]);
 	INVARIANT(tq->probe_backoff <= RETRANSMIT_PROBE_BACKOFF_MAX && tq->backoff <= 16,
 		  "QP 0x%06x: probe backoff %u, backoff %u", qpn, tq->probe_backoff, tq->backoff);
+	repair_check(tq);
 	INVARIANT(tq->state != REQUESTER_RNR_WAIT || tq->rnr_ns, "QP 0x%06x", qpn);
 	if (!tq->started || !qp_is_reliable(tq->qp) ||
 	    (state != IBV_QPS_RTS && state != IBV_QPS_SQD))

@@ -55,9 +55,12 @@ void retransmit_on_held_up(struct roce_qp *tq);
 /* una_psn has advanced by `packets`. */
 void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_ns);
 
+/* An acknowledgement, a NAK or a response came, and una_psn is as it says. */
+void retransmit_on_answer(struct roce_qp *tq, bool is_nak);
+
 /*
- * NAK (PSN sequence error): una_psn was lost. Goes back, unless it has just done so for the same
- * loss.
+ * NAK (PSN sequence error): una_psn was lost. Repairs, or goes back, unless it has just done so for
+ * the same loss.
  */
 void retransmit_on_sequence_nak(struct roce_qp *tq);
 

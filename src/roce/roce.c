@@ -16,6 +16,7 @@
 #include "roce/datagram.h"
 #include "roce/flush_list.h"
 #include "roce/gso.h"
+#include "roce/kept.h"
 #include "roce/qp_timer.h"
 #include "roce/requester.h"
 #include "roce/responder.h"
@@ -172,6 +173,7 @@ static void destroy(struct qp *qp)
 	retransmit_stop(tq);
 	timer_release();
 	qp->path_data = NULL;
+	kept_fini(tq);
 	free(tq);
 }
 

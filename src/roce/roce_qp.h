@@ -25,6 +25,8 @@
 
 #define RESPONDER_HELD_MAX 64
 
+struct kept; /* roce/kept.h */
+
 enum requester_state {
 	REQUESTER_READY,
 	REQUESTER_RNR_WAIT, /* until rnr_ns, then from una_psn on again */
@@ -87,6 +89,18 @@ struct gso_watch {
 	uint32_t responses;  /* responses.tail when it was sent */
 };
 
+/* What a requester sends again instead of going back: repair.h. */
+struct repair {
+	bool open;    /* the packets from una_psn to `end` were sent again, or are about to be */
+	bool pending; /* they are about to be */
+	bool trusted; /* the last one showed that the responder keeps what is behind a gap */
+	psn_t end;
+	uint32_t run;	/* packets sent again at once */
+	uint8_t tries;	/* by the timer, since the last progress */
+	uint8_t misses; /* in a row, the responder had kept nothing */
+	uint8_t skip;	/* so many losses more before the next repair */
+};
+
 struct roce_qp {
 	struct qp *qp;
 	struct wire_flow flow;
@@ -114,6 +128,8 @@ struct roce_qp {
 	struct pace pace;     /* UC */
 	struct gso_watch request_gso;
 
+	struct repair repair;
+
 	/* retransmit.c */
 	uint8_t rnr_left, retry_left;
 	uint8_t backoff;       /* exponential: probes in a row without progress */
@@ -138,9 +154,10 @@ struct roce_qp {
 
 	/* responder */
 	bool expecting; /* expected_psn was set from rq_psn */
-	bool nak_sent;	/* for the gap at expected_psn: later packets are dropped */
-	/* the last one dropped; a lower PSN shows that the requester went back */
+	bool nak_sent;	/* for expected_psn */
+	/* the last one behind the gap; a lower PSN shows that the requester sent something again */
 	psn_t out_of_sequence_psn;
+	struct kept *kept;    /* requests behind the gap; NULL: none yet */
 	bool in_message;      /* FIRST was accepted, LAST has not come */
 	uint8_t message_kind; /* enum operation of its FIRST */
 	psn_t expected_psn;

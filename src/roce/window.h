@@ -39,6 +39,12 @@
  */
 #define WINDOW_AFTER_LOSS(size) ((size)*7 / 8)
 #define WINDOW_AFTER_MARK(size) ((size) / 2)
+/*
+ * After the loss of a single packet, which costs that packet and no others (roce/repair.h): what
+ * the window grows by, so that it stops growing where each window has such a loss. Losses because
+ * of congestion come in bursts, which count as above.
+ */
+#define WINDOW_SINGLE_LOSS WINDOW_GROWTH
 
 struct window {
 	uint32_t size;	    /* packets, 1 .. max */
@@ -47,7 +53,8 @@ struct window {
 	uint32_t most;	    /* by the buffer */
 	uint32_t threshold; /* below it: slow start */
 	uint32_t counted;   /* acknowledged since the last additive increase */
-	bool reduced;	    /* until reduced_psn is acknowledged: only once a window */
+	bool reduced;	    /* until reduced_psn is acknowledged: only once a window ... */
+	bool reduced_more;  /* ... and once more if the loss was not a single one */
 	psn_t reduced_psn;
 	uint32_t before_probe, threshold_before_probe;
 };
@@ -64,6 +71,9 @@ void window_on_ack(struct window *window, uint32_t packets, psn_t una, bool limi
 /* A packet was lost, or marked, when `next` was the next PSN: the window shrinks once for that. */
 void window_on_loss(struct window *window, psn_t next);
 void window_on_mark(struct window *window, psn_t next);
+
+/* The same for a single packet. */
+void window_on_single_loss(struct window *window, psn_t next);
 
 /* Retransmission timeout: the window shrinks to one packet. */
 void window_on_probe(struct window *window);

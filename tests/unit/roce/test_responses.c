@@ -222,7 +222,10 @@ static void test_repetition_takes_what_was_left(void **state)
 	lose_what_waits();
 }
 
-/* A packet that closes a gap makes the NAK unnecessary, but not its acknowledgement. */
+/*
+ * A packet that closes a gap makes the NAK unnecessary, but not its acknowledgement, which is also
+ * that of the packet behind the gap.
+ */
 static void test_gap_that_closes(void **state)
 {
 	inject(WRITE_ONLY, 0, true);
@@ -233,7 +236,7 @@ static void test_gap_that_closes(void **state)
 	assert_int_equal(rig_waiting(), 1);
 	assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
 	assert_int_equal(rig_peek(0).syndrome, 31);
-	assert_int_equal(rig_peek(0).psn.number, psn(1).number);
+	assert_int_equal(rig_peek(0).psn.number, psn(2).number);
 }
 
 /*

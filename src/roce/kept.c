@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "roce/kept.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/counter.h"
+
+/* Bytes of all QPs; relaxed, as only the sum matters. */
+static _Atomic uint64_t process_bytes;
+
+static uint32_t size_of(const struct packet *packet)
+{
+	return (uint32_t)sizeof(struct kept_packet) + packet->payload_bytes;
+}
+
+static struct kept_packet **slot(const struct roce_qp *tq, psn_t psn)
+{
+	return &tq->kept->packets[psn.number % KEPT_PSNS];
+}
+
+static bool charge(uint32_t bytes)
+{
+	if (atomic_fetch_add_explicit(&process_bytes, bytes, memory_order_relaxed) + bytes <=
+	    KEPT_PROCESS_BYTES_MAX)
+		return true;
+	atomic_fetch_sub_explicit(&process_bytes, bytes, memory_order_relaxed);
+	return false;
+}
+
+static struct kept_packet *copy(const struct packet *packet)
+{
+	struct kept_packet *kept;
+
+	if (!charge(size_of(packet)))
+		return NULL;
+	kept = malloc(size_of(packet));
+	if (!kept) {
+		atomic_fetch_sub_explicit(&process_bytes, size_of(packet), memory_order_relaxed);
+		return NULL;
+	}
+	kept->packet = *packet;
+	kept->packet.payload = kept->bytes;
+	if (packet->payload_bytes)
+		memcpy(kept->bytes, packet->payload, packet->payload_bytes);
+	return kept;
+}
+
+void kept_add(struct roce_qp *tq, const struct packet *packet)
+{
+	struct kept *kept = tq->kept;
+	struct kept_packet **at;
+
+	if (psn_diff(packet->psn, tq->expected_psn) >= KEPT_PSNS)
+		return;
+	if (!kept)
+		kept = tq->kept = calloc(1, sizeof(*kept));
+	if (!kept || kept->bytes + size_of(packet) > KEPT_BYTES_MAX)
+		return;
+	at = slot(tq, packet->psn);
+	if (*at)
+		return;
+	*at = copy(packet);
+	if (!*at)
+		return;
+	counter_add(COUNTER_KEPT);
+	if (!kept->count++ || psn_after(packet->psn, kept->last))
+		kept->last = packet->psn;
+	kept->bytes += size_of(packet);
+}
+
+struct kept_packet *kept_take(struct roce_qp *tq, psn_t psn)
+{
+	struct kept_packet **at = slot(tq, psn), *packet = *at;
+
+	if (!packet || !psn_equal(packet->packet.psn, psn))
+		return NULL;
+	*at = NULL;
+	tq->kept->count--;
+	tq->kept->bytes -= size_of(&packet->packet);
+	return packet;
+}
+
+void kept_free(struct kept_packet *packet)
+{
+	atomic_fetch_sub_explicit(&process_bytes, size_of(&packet->packet), memory_order_relaxed);
+	free(packet);
+}
+
+void kept_drop(struct roce_qp *tq, psn_t from, psn_t to)
+{
+	for (unsigned i = 0; i < KEPT_PSNS && psn_before(from, to) && kept_any(tq); i++) {
+		struct kept_packet *packet = kept_take(tq, from);
+
+		if (packet)
+			kept_free(packet);
+		from = psn_add(from, 1);
+	}
+}
+
+void kept_drop_all(struct roce_qp *tq)
+{
+	for (unsigned i = 0; i < KEPT_PSNS && kept_any(tq); i++) {
+		struct kept_packet *packet = tq->kept->packets[i];
+
+		if (packet)
+			kept_free(kept_take(tq, packet->packet.psn));
+	}
+}
+
+void kept_fini(struct roce_qp *tq)
+{
+	kept_drop_all(tq);
+	free(tq->kept);
+	tq->kept = NULL;
+}
+
+#ifdef VERBATIM_CHECK
+/*
+ * Packets that a responder keeps, between two packets:
+ * - all are behind the expected PSN, and that one is none of them;
+ * - each is at the place of its PSN, and the last one's is not before any;
+ * - their number and bytes are as counted, and within the limits.
+ */
+void kept_check(const struct roce_qp *tq)
+{
+	const struct kept *kept = tq->kept;
+	uint32_t count = 0, bytes = 0, qpn = tq->qp->ib.qp_num;
+
+	if (!kept)
+		return;
+	INVARIANT(kept->bytes <= KEPT_BYTES_MAX && kept->count <= KEPT_PSNS,
+		  "QP 0x%06x: %u packets, %u bytes", qpn, kept->count, kept->bytes);
+	if (!check_sometimes(64))
+		return;
+	for (unsigned i = 0; i < KEPT_PSNS; i++) {
+		const struct kept_packet *packet = kept->packets[i];
+
+		if (!packet)
+			continue;
+		count++;
+		bytes += size_of(&packet->packet);
+		INVARIANT(packet->packet.psn.number % KEPT_PSNS == i &&
+				  psn_after(packet->packet.psn, tq->expected_psn) &&
+				  !psn_after(packet->packet.psn, kept->last),
+			  "QP 0x%06x: PSN %06x at %u, expected %06x, last %06x", qpn,
+			  packet->packet.psn.number, i, tq->expected_psn.number, kept->last.number);
+	}
+	INVARIANT(count == kept->count && bytes == kept->bytes,
+		  "QP 0x%06x: %u packets of %u bytes, counted %u of %u", qpn, count, bytes,
+		  kept->count, kept->bytes);
+}
+#endif

@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+#include "roce/repair.h"
+
+#include "base/check.h"
+#include "base/counter.h"
+#include "roce/burst.h"
+#include "roce/flush_list.h"
+#include "roce/payload.h"
+#include "roce/qp_timer.h"
+#include "roce/request.h"
+#include "roce/sendq.h"
+#include "roce/transmit.h"
+
+void repair_start(struct roce_qp *tq)
+{
+	tq->repair = (struct repair){ 0 };
+}
+
+void repair_stop(struct roce_qp *tq)
+{
+	tq->repair.open = tq->repair.pending = false;
+	tq->repair.run = 0;
+}
+
+static void open_run(struct roce_qp *tq)
+{
+	struct repair *repair = &tq->repair;
+	psn_t end = psn_add(tq->una_psn, repair->run);
+
+	repair->open = repair->pending = true;
+	repair->end = psn_after(end, tq->next_psn) ? tq->next_psn : end;
+	counter_add(COUNTER_REPAIRS);
+	flush_list_add(tq);
+}
+
+/* The WQE with this PSN, which is in flight; NULL: it has none any more. */
+static struct wqe *find(const struct roce_qp *tq, psn_t psn)
+{
+	struct sq *sq = &tq->qp->sq;
+
+	for (uint32_t seq = sq->head; seq != sq->tail; seq++) {
+		struct wqe *wqe = sq_wqe(sq, seq);
+
+		if (wqe->state == WQE_DONE)
+			continue;
+		if (!wqe->begun || wqe_has_failed(wqe) || psn_before(psn, wqe->first_psn))
+			return NULL;
+		if (psn_before(psn, wqe->end_psn))
+			return wqe;
+	}
+	return NULL;
+}
+
+/* A response completes it, so acknowledgements do not tell whether the responder has what follows.
+ */
+static bool takes_response(const struct roce_qp *tq, psn_t psn)
+{
+	const struct wqe *wqe = find(tq, psn);
+
+	return wqe && request_takes_response(wqe);
+}
+
+bool repair_begin(struct roce_qp *tq)
+{
+	struct repair *repair = &tq->repair;
+
+	if (!sendq_in_flight(tq) || takes_response(tq, tq->una_psn))
+		return false;
+	if (repair->skip) {
+		repair->skip--;
+		return false;
+	}
+	if (!repair->run)
+		repair->run = REPAIR_RUN;
+	open_run(tq);
+	return true;
+}
+
+bool repair_is_possible(const struct roce_qp *tq)
+{
+	return (tq->repair.open || tq->repair.trusted) && tq->repair.tries < REPAIR_TRIES &&
+	       !takes_response(tq, tq->una_psn);
+}
+
+bool repair_again(struct roce_qp *tq)
+{
+	struct repair *repair = &tq->repair;
+
+	if (!repair_is_possible(tq))
+		return false;
+	repair->tries++;
+	if (!repair->run)
+		repair->run = REPAIR_RUN;
+	open_run(tq);
+	return true;
+}
+
+static void miss(struct repair *repair)
+{
+	if (repair->misses < REPAIR_SKIP_MAX)
+		repair->misses++;
+	repair->skip = (uint8_t)((1u << repair->misses) - 1);
+	repair->trusted = false;
+}
+
+bool repair_on_answer(struct roce_qp *tq, bool is_nak)
+{
+	struct repair *repair = &tq->repair;
+
+	if (!repair->open || psn_before(tq->una_psn, repair->end))
+		return true;
+	repair->open = repair->pending = false;
+	if (psn_after(tq->una_psn, repair->end)) {
+		repair->trusted = true;
+		repair->run = repair->misses = 0;
+		return true;
+	}
+	if (is_nak && repair->trusted && 2 * repair->run <= REPAIR_RUN_MAX) {
+		repair->run *= 2;
+		return true;
+	}
+	repair->run = 0;
+	if (psn_equal(tq->una_psn, tq->max_psn) || (!is_nak && takes_response(tq, tq->una_psn)))
+		return true;
+	miss(repair);
+	return false;
+}
+
+/* Adds the packet with this PSN of a SEND or WRITE; false: it cannot be sent now. */
+static bool add_packet(struct roce_qp *tq, struct burst *burst, psn_t psn)
+{
+	struct wqe *wqe = find(tq, psn);
+	uint32_t offset, bytes;
+	struct packet header;
+	enum cause cause;
+
+	if (!wqe || request_takes_response(wqe))
+		return false;
+	offset = (uint32_t)psn_diff(psn, wqe->first_psn) * tq->mtu;
+	bytes = wqe->length - offset < tq->mtu ? wqe->length - offset : tq->mtu;
+	if (payload_place(burst, tq->qp, wqe, offset, bytes, &cause) != PAYLOAD_PLACED)
+		return false;
+	header = request_message(tq, wqe, psn, psn_equal(psn_add(psn, 1), wqe->end_psn));
+	header.ack_req = true;
+	burst_add(burst, &header);
+	return true;
+}
+
+/*
+ * The packets that one burst takes, which is all as a rule. If the payload is not there any more,
+ * the requester goes back, and the request fails at its turn.
+ */
+void repair_send(struct roce_qp *tq)
+{
+	enum ibv_qp_state state = qp_state(tq->qp);
+	struct transmit out;
+	psn_t psn = tq->una_psn, unsent;
+	enum transmit_result result = TRANSMIT_FAULT;
+
+	if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || !transmit_begin(&out, tq))
+		return;
+	tq->repair.pending = false;
+	while (psn_before(psn, tq->repair.end) && !burst_is_full(out.burst) &&
+	       add_packet(tq, out.burst, psn))
+		psn = psn_add(psn, 1);
+	if (out.burst->count)
+		result = transmit_requests(&out, &unsent);
+	if (result == TRANSMIT_FAULT) {
+		sendq_go_back(tq, tq->una_psn);
+		repair_stop(tq);
+	} else if (result == TRANSMIT_FULL) {
+		tq->repair.pending = true;
+		qp_timer_again(tq, out.now_ns + TRANSMIT_AGAIN_NS);
+	} else {
+		tq->repair.end = psn;
+	}
+	transmit_end(&out);
+}
+
+#ifdef VERBATIM_CHECK
+/*
+ * A repair, between two packets:
+ * - what is sent again is in flight;
+ * - runs, tries and misses are within their bounds;
+ * - what is pending is open.
+ */
+void repair_check(const struct roce_qp *tq)
+{
+	const struct repair *repair = &tq->repair;
+
+	INVARIANT(!repair->pending || repair->open, "QP 0x%06x", tq->qp->ib.qp_num);
+	INVARIANT(repair->run <= REPAIR_RUN_MAX && repair->tries <= REPAIR_TRIES &&
+			  repair->misses <= REPAIR_SKIP_MAX,
+		  "QP 0x%06x: run %u, tries %u, misses %u", tq->qp->ib.qp_num, repair->run,
+		  repair->tries, repair->misses);
+	INVARIANT(!repair->open || (psn_after(repair->end, tq->una_psn) &&
+				    !psn_after(repair->end, tq->max_psn)),
+		  "QP 0x%06x: una %06x, end %06x, max %06x", tq->qp->ib.qp_num, tq->una_psn.number,
+		  repair->end.number, tq->max_psn.number);
+}
+#endif

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * Repair - sends again only what was lost, to a responder that keeps what is behind a gap.
+ *
+ * In:  a NAK (PSN sequence error); acknowledgements after it.
+ * Out: the first packets from una_psn on, once more; or the verdict that the responder has kept
+ *      nothing, and the requester has to go back.
+ *
+ * The wire does not tell whether a responder keeps packets (roce/kept.h) or drops them, as the IBA
+ * says. So the requester finds out. It sends a short run of packets again, and the next
+ * acknowledgement or NAK tells: one that is beyond the run shows that the responder had the rest.
+ * One that ends with the run shows that it had not, and the requester goes back. Then it goes back
+ * at the next losses, too, at twice as many after each repair in vain. So a responder that drops
+ * costs a round trip at its first loss, and soon nothing.
+ *
+ * The run has more than the missing packet: if that one is lost again, the next has a PSN that is
+ * not higher than the last one that came, for which every responder sends another NAK. A NAK at
+ * the end of a run doubles the next one: a burst of losses takes few round trips.
+ *
+ * Callers hold the QP's lock.
+ */
+#ifndef ROCE_REPAIR_H
+#define ROCE_REPAIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "roce/roce_qp.h"
+
+#define REPAIR_RUN	   2	     /* packets of the first run */
+#define REPAIR_RUN_MAX	   32	     /* the requester goes back instead of sending a longer one */
+#define REPAIR_WAIT_MIN_NS 200000ull /* and two round trips, for the answer */
+#define REPAIR_TRIES	   2	     /* by the timer, before a probe */
+#define REPAIR_SKIP_MAX	   6	     /* at most 2^6 losses without a repair */
+
+/* una_psn was lost. False: the requester should go back. */
+bool repair_begin(struct roce_qp *tq);
+
+/*
+ * Nothing came for some time: what was sent again is lost, or a NAK, if the responder is known to
+ * keep packets. False: it was tried often enough, or cannot help, and the requester should probe.
+ */
+bool repair_again(struct roce_qp *tq);
+bool repair_is_possible(const struct roce_qp *tq);
+
+/*
+ * An acknowledgement, a NAK or a response came, and una_psn is as it says. False: the responder has
+ * kept nothing, and the requester should go back.
+ */
+bool repair_on_answer(struct roce_qp *tq, bool is_nak);
+
+/* The requester goes back, or the QP leaves its connection. */
+void repair_stop(struct roce_qp *tq);
+
+/* The connection is new: nothing is known of the responder. */
+void repair_start(struct roce_qp *tq);
+
+/* Sends what is pending. */
+void repair_send(struct roce_qp *tq);
+
+/* base/check.h */
+void repair_check(const struct roce_qp *tq);
+
+#endif
