@@ -16,7 +16,7 @@
 #include "roce/gso.h"
 #include "roce/payload.h"
 #include "roce/roce_env.h"
-#include "roce/unknown_qp.h"
+#include "execute/unknown_qp.h"
 
 #define MULTICAST_QPN	0xffffffu
 #define PRIVILEGED_QKEY 0x80000000u /* stands for the QP's own (IBA 10.2.5) */

@@ -8,6 +8,7 @@
 #include "base/cause.h"
 #include "base/check.h"
 #include "base/counter.h"
+#include "execute/unknown_qp.h"
 #include "object/qp_table.h"
 #include "roce/response.h"
 #include "roce/burst.h"
@@ -24,11 +25,12 @@
 #include "roce/roce_qp.h"
 #include "roce/sendq.h"
 #include "roce/transmit.h"
-#include "roce/unknown_qp.h"
 
 #define ACKS_MAX     4
 #define WAITS_MAX    256
 #define ACK_WAITS_NS 100000
+
+struct roce_env roce_env;
 
 /* The QP with held packets of a WRITE that this thread received (responder_write_held); 0: none. */
 static _Thread_local uint32_t holding_qpn __attribute__((tls_model("initial-exec")));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "roce/unknown_qp.h"
+#include "execute/unknown_qp.h"
 
 #include "base/arena.h"
 #include "base/cause.h"

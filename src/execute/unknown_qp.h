@@ -5,8 +5,8 @@
  * If the QP is another process's, the network has merged the packet with packets for this process
  * (GRO), and delivered it wrongly: that is reported.
  */
-#ifndef ROCE_UNKNOWN_QP_H
-#define ROCE_UNKNOWN_QP_H
+#ifndef EXECUTE_UNKNOWN_QP_H
+#define EXECUTE_UNKNOWN_QP_H
 
 #include <stdint.h>
 
