@@ -55,6 +55,18 @@ void repair_stop(struct roce_qp *tq);
 /* The connection is new: nothing is known of the responder. */
 void repair_start(struct roce_qp *tq);
 
+/*
+ * The congestion window, for packets in flight. During a repair una_psn stands still, while the
+ * responder keeps what arrives behind it: half a window more may be in flight, as the first half
+ * has arrived by then.
+ */
+static inline uint32_t repair_window(const struct roce_qp *tq)
+{
+	uint32_t size = tq->window.size;
+
+	return tq->repair.open && tq->repair.trusted ? size + size / 2 : size;
+}
+
 /* Sends what is pending. */
 void repair_send(struct roce_qp *tq);
 

@@ -29,11 +29,12 @@ struct issue {
 
 static uint32_t room_in_window(const struct issue *it)
 {
-	uint32_t used = sendq_in_flight(it->tq);
+	uint32_t used = sendq_in_flight(it->tq), size;
 
 	if (!qp_is_reliable(it->tq->qp))
 		return it->turn;
-	return used < it->tq->window.size ? it->tq->window.size - used : 0;
+	size = repair_window(it->tq);
+	return used < size ? size - used : 0;
 }
 
 static enum issue_result fail_local(struct roce_qp *tq, enum cause cause)
@@ -482,7 +483,7 @@ static void end_turn(struct issue *it)
  */
 static bool waits_for_room(const struct roce_qp *tq)
 {
-	uint32_t used = sendq_in_flight(tq), size = tq->window.size;
+	uint32_t used = sendq_in_flight(tq), size = repair_window(tq);
 	uint32_t enough = size / 4 < REQUESTER_ENOUGH ? size / 4 : REQUESTER_ENOUGH;
 
 	return used && !tq->since_ack_req && qp_is_reliable(tq->qp) && used + enough > size;
