@@ -10,6 +10,8 @@
 #include "../broken.h"
 #include "roce/burst.h"
 #include "roce/congestion.h"
+#include "roce/kept.h"
+#include "roce/repair.h"
 #include "roce/responder.h"
 #include "roce/response.h"
 #include "roce/retransmit.h"
@@ -58,7 +60,7 @@ static void test_send_queue(void **state)
 
 	assert_broken(ta->una_psn = psn_add(next, 1), sendq_check(ta));
 	assert_broken(ta->max_psn = una, sendq_check(ta));
-	assert_broken(ta->next_psn = ta->max_psn = psn_add(una, ta->window.most + 1),
+	assert_broken(ta->next_psn = ta->max_psn = psn_add(una, 2 * ta->window.most),
 		      sendq_check(ta));
 	assert_broken(write->begun = 0, sendq_check(ta));
 	assert_broken(write->end_psn = psn_add(next, 1), sendq_check(ta));
@@ -103,6 +105,46 @@ static void test_responder(void **state)
 	finish(state);
 }
 
+/* A walk over all that is kept is made now and then only. */
+static void check_all_kept(void)
+{
+	for (int i = 0; i < 100; i++)
+		kept_check(tb);
+}
+
+static void test_kept(void **state)
+{
+	static const uint8_t payload[1024];
+	struct packet packet = { .opcode = 0x07,
+				 .payload_bytes = sizeof(payload),
+				 .psn = psn_of(20) };
+
+	packet.payload = payload;
+	kept_add(tb, &packet);
+	check_all_kept();
+	assert_broken(tb->kept->bytes = KEPT_BYTES_MAX + 1, kept_check(tb));
+	assert_broken(tb->kept->count = KEPT_PSNS + 1, kept_check(tb));
+	assert_broken(tb->kept->count++, check_all_kept());
+	assert_broken(tb->kept->bytes--, check_all_kept());
+	assert_broken(tb->kept->packets[20]->packet.psn = psn_of(21), check_all_kept());
+	assert_broken(tb->kept->last = psn_of(19), check_all_kept());
+	assert_broken(tb->expected_psn = psn_of(20), check_all_kept());
+	kept_drop_all(tb);
+	finish(state);
+}
+
+static void test_repair(void **state)
+{
+	repair_check(ta);
+	assert_broken(ta->repair.pending = true, repair_check(ta));
+	assert_broken(ta->repair.run = REPAIR_RUN_MAX + 1, repair_check(ta));
+	assert_broken(ta->repair.tries = REPAIR_TRIES + 1, repair_check(ta));
+	assert_broken((ta->repair.open = true, ta->repair.end = ta->una_psn), repair_check(ta));
+	assert_broken((ta->repair.open = true, ta->repair.end = psn_add(ta->max_psn, 1)),
+		      repair_check(ta));
+	finish(state);
+}
+
 static void test_burst(void **state)
 {
 	struct burst *burst = burst_get(&ta->flow);
@@ -126,6 +168,8 @@ int main(void)
 		cmocka_unit_test_setup(test_timers, setup),
 		cmocka_unit_test_setup(test_windows, setup),
 		cmocka_unit_test_setup(test_responder, setup),
+		cmocka_unit_test_setup(test_kept, setup),
+		cmocka_unit_test_setup(test_repair, setup),
 		cmocka_unit_test_setup(test_burst, setup),
 	};
 
