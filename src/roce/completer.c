@@ -136,7 +136,8 @@ static void on_ack(struct roce_qp *tq, const struct packet *packet)
 			retransmit_on_gap(tq, packet->psn);
 		return;
 	}
-	retransmit_on_answer(tq, kind == PACKET_SYNDROME_NAK);
+	if (tq->repair.open)
+		retransmit_on_answer(tq, kind == PACKET_SYNDROME_NAK);
 	/* earlier requests complete first */
 	qp_retire(tq->qp);
 	if (kind != PACKET_SYNDROME_ACK)
@@ -189,7 +190,8 @@ static void on_response(struct roce_qp *tq, const struct packet *packet,
 		return;
 	}
 	advance(tq, psn_add(packet->psn, 1), true);
-	retransmit_on_answer(tq, false);
+	if (tq->repair.open)
+		retransmit_on_answer(tq, false);
 }
 
 static bool is_in_flight(const struct roce_qp *tq, const struct packet *packet)

@@ -107,7 +107,7 @@ bool repair_on_answer(struct roce_qp *tq, bool is_nak)
 {
 	struct repair *repair = &tq->repair;
 
-	if (!repair->open || psn_before(tq->una_psn, repair->end))
+	if (psn_before(tq->una_psn, repair->end))
 		return true;
 	repair->open = repair->pending = false;
 	if (psn_after(tq->una_psn, repair->end)) {

@@ -44,8 +44,8 @@ bool repair_again(struct roce_qp *tq);
 bool repair_is_possible(const struct roce_qp *tq);
 
 /*
- * An acknowledgement, a NAK or a response came, and una_psn is as it says. False: the responder has
- * kept nothing, and the requester should go back.
+ * It is open. An acknowledgement, a NAK or a response came, and una_psn is as it says. False: the
+ * responder has kept nothing, and the requester should go back.
  */
 bool repair_on_answer(struct roce_qp *tq, bool is_nak);
 

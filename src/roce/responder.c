@@ -342,8 +342,6 @@ static void pass(struct roce_qp *tq, const struct packet *packet, const struct p
 	}
 	tq->nak_sent = false;
 	tq->nak.owed = false;
-	if (kept_any(tq))
-		kept_drop(tq, packet->psn, tq->expected_psn);
 }
 
 static void execute(struct roce_qp *tq, const struct packet *packet, const struct packet_opcode *op)
@@ -432,29 +430,31 @@ static bool is_connected(const struct qp *qp)
 }
 
 /*
- * If the gap before them is filled, executes kept requests, up to the next gap. An acknowledgement
- * is owed then, even if none of them requested one, as the requester waits for it. Where one is
- * owed and another gap is open, it is a NAK, which says so.
+ * The expected PSN was `from`. If the gap before them is filled, executes kept requests, up to the
+ * next gap. Where an acknowledgement is owed and another gap is open, it is a NAK, which says so.
  */
-static void execute_kept(struct roce_qp *tq) REQUIRES(tq->qp->lock)
+static void execute_kept(struct roce_qp *tq, psn_t from) REQUIRES(tq->qp->lock)
 {
 	struct kept_packet *kept;
 	psn_t last = tq->kept->last;
 	bool executed = false;
 
 	tq->more = false;
+	kept_drop(tq, from, tq->expected_psn); /* the PSNs of a READ's response are no requests' */
 	while (is_connected(tq->qp) && (kept = kept_take(tq, tq->expected_psn)) != NULL) {
 		const struct packet_opcode *op = packet_opcode(kept->packet.opcode);
 
 		if (op->kind != OPERATION_WRITE || op->first)
 			responder_write_held(tq);
-		if (psn_equal(kept->packet.psn, tq->expected_psn))
+		from = kept->packet.psn;
+		if (psn_equal(from, tq->expected_psn))
 			execute(tq, &kept->packet, op);
-		executed = psn_after(tq->expected_psn, kept->packet.psn);
-		tq->ack_owed |= executed && operation_is_message(op->kind);
 		kept_free(kept);
+		executed = psn_after(tq->expected_psn, from);
 		if (!executed)
 			return; /* there is a NAK, or the QP failed */
+		if (kept_any(tq))
+			kept_drop(tq, from, tq->expected_psn);
 	}
 	if (tq->nak_sent || !kept_any(tq) || !(executed || tq->ack_owed))
 		return;
@@ -465,7 +465,8 @@ static void execute_kept(struct roce_qp *tq) REQUIRES(tq->qp->lock)
 static void on_reliable(struct roce_qp *tq, const struct packet *packet,
 			const struct packet_opcode *op) REQUIRES(tq->qp->lock)
 {
-	int32_t distance = psn_diff(packet->psn, tq->expected_psn);
+	psn_t expected = tq->expected_psn;
+	int32_t distance = psn_diff(packet->psn, expected);
 
 	if (distance < 0)
 		on_duplicate(tq, packet, op);
@@ -474,7 +475,7 @@ static void on_reliable(struct roce_qp *tq, const struct packet *packet,
 	else
 		execute(tq, packet, op);
 	if (kept_any(tq))
-		execute_kept(tq);
+		execute_kept(tq, expected);
 }
 
 /* IBA 9.8.2.2.2: after a gap the next FIRST or ONLY is accepted, whatever its PSN. */

@@ -55,7 +55,7 @@ void retransmit_on_held_up(struct roce_qp *tq);
 /* una_psn has advanced by `packets`. */
 void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_ns);
 
-/* An acknowledgement, a NAK or a response came, and una_psn is as it says. */
+/* During a repair: an acknowledgement, a NAK or a response came, and una_psn is as it says. */
 void retransmit_on_answer(struct roce_qp *tq, bool is_nak);
 
 /*
