@@ -96,7 +96,7 @@ int route_give(struct id *id, const void *paths, size_t bytes)
 {
 	const struct ibv_path_record *given = NULL;
 	struct id *waiting = sync_begin(id);
-	struct ibv_sa_path_rec *path;
+	struct ibv_sa_path_rec *path = NULL; /* not all compilers see that make_path sets it */
 	uint8_t mtu;
 	int rc;
 

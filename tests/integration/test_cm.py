@@ -2,9 +2,11 @@
 """librdmacm: rdmacm-utils and perftest with -R, untouched; on one host, between two, and with Linux's
 connection manager in a guest as the other end.
 """
+import functools
 import os
 import pathlib
 import re
+import shutil
 import signal
 import struct
 import subprocess
@@ -17,7 +19,7 @@ import hostile
 import netns
 import roce
 from conftest import TABLES
-from harness import BUILD, HOST, SLOWER, finish_both, free_port, wait_until
+from harness import BUILD, HOST, SLOWER, finish_both, free_port, is_listening, wait_until
 from netns import Capture
 from test_perftest import rows
 from test_rxe import guest, running  # noqa: F401, pylint: disable=unused-import
@@ -59,8 +61,27 @@ def start_server(runner, argv, **options):
     return server
 
 
+@functools.cache
+def rping_may_hang():
+    """From rdma-core 65 on rping's second thread waits for an event with poll, then takes it with a call that
+    blocks; rdma_destroy_id of the first thread takes it away in between, over an adapter too.
+    """
+    return b'eventfd' in pathlib.Path(shutil.which('rping')).read_bytes()
+
+
 def pair(runner, server_argv, client_argv, peer=None, seconds=30, **options):
     """Both to their ends; (server's output, client's output)."""
+    attempts = 5 if client_argv[0] == 'rping' and rping_may_hang() else 1
+    for attempt in range(1, attempts + 1):
+        try:
+            return pair_once(runner, server_argv, client_argv, peer, seconds if attempts == 1 else 10, **options)
+        except AssertionError as error:
+            if not str(error).startswith('not ended in') or attempt == attempts:
+                raise
+    return None
+
+
+def pair_once(runner, server_argv, client_argv, peer, seconds, **options):
     peer = peer or runner
     server = start_server(runner, server_argv, **options)
     client = peer.start(*client_argv, **options)
@@ -305,8 +326,18 @@ def tell_rate(request, line):
 
 def cmtime(runner, count, peer=None, address=HOST, seconds=60):
     """Makes connections all at once and takes them down; returns the client's table."""
-    server = start_server(runner, ['cmtime', '-c', count])
-    client = (peer or runner).start('cmtime', '-c', count, '-s', address)
+    usage = subprocess.run(['cmtime', '-h'], capture_output=True, text=True, check=False)
+    if 'controller_address' in usage.stdout + usage.stderr:  # of rdma-core 65: the ends meet by TCP first
+        if peer:
+            pytest.skip('cmtime of rdma-core 65 wants the address of each end')
+        port = free_port()
+        ends = ['cmtime', '-C', address, '-b', address, '-p', port, '-c', count]
+        server = runner.start(*ends, '-L')
+        wait_until(lambda: is_listening(port), 10 * SLOWER, 'cmtime listens')
+        client = runner.start(*ends)
+    else:
+        server = start_server(runner, ['cmtime', '-c', count])
+        client = (peer or runner).start('cmtime', '-c', count, '-s', address)
     try:
         output = client.finish(seconds)
         assert 'destroy' in output and 'failure' not in output, output
