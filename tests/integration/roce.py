@@ -195,6 +195,7 @@ class Flow:
         self.repeated = 0
         self.packets = 0
         self.sizes = collections.Counter()
+        self.ahead = {}  # packets behind a gap, by PSN
 
     def psns_of(self, packet):
         if packet.operation != 'read':
@@ -202,10 +203,17 @@ class Flow:
         return max(1, -(-packet.dma_length // self.mtu))
 
     def add(self, packet):
-        """What is wrong with the next packet of the flow, or None."""
+        """What is wrong with the next packet of the flow, or None. Those behind a gap count once it is filled."""
         self.packets += 1
+        wrong = self.add_next(packet)
+        while self.next in self.ahead:
+            wrong = self.add_next(self.ahead.pop(self.next)) or wrong
+        return wrong
+
+    def add_next(self, packet):
         behind = distance(packet.psn, self.next)
         if behind > 0:
+            self.ahead[packet.psn] = packet
             return f'PSN {packet.psn} leaves {behind} PSNs out'
         psns = self.psns_of(packet)
         if behind < 0:
