@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Retransmit - go-back-N when a requester's packets are not acknowledged: RTO, NAKs, RNR timer,
- * retries.
+ * Retransmit - selective repeat (repair.h) or go-back-N when a requester's packets are not
+ * acknowledged: RTO, NAKs, RNR timer, retries.
  *
  * In:  acknowledgements, NAKs that allow a retry, time.
  * Out: a send queue that continues from una_psn (sendq_go_back); or a failed QP.
