@@ -36,22 +36,27 @@ bool attention_expected(struct link *link)
 	return !left;
 }
 
-void attention_on_sent(struct link *link, bool chosen)
+void attention_on_sent(struct link *link)
 {
-	bool ring = seems_to_poll(link) && !is_known_to_poll(link) &&
-		    (chosen || atomic_load_explicit(&link->attention.pause, memory_order_relaxed));
+	struct attention *attention = &link->attention;
+	uint32_t left = atomic_load_explicit(&attention->left, memory_order_relaxed);
+	bool ring = left && seems_to_poll(link) && !is_known_to_poll(link);
 
-	atomic_store_explicit(&link->attention.rung, ring, memory_order_relaxed);
-	if (ring)
-		link_wake(link);
+	atomic_store_explicit(&attention->rung, ring, memory_order_relaxed);
+	if (!ring)
+		return;
+	atomic_store_explicit(&attention->left, left - 1, memory_order_relaxed);
+	link_wake(link);
 }
 
-/* The wake-up in between makes the other process quick, too: that says nothing. */
+/* A wake-up makes the other process quick, too, or slow: its two threads compete. */
 static void learn_that_it_polls(struct attention *attention)
 {
+	if (atomic_load_explicit(&attention->rung, memory_order_relaxed))
+		return;
 	if (!atomic_load_explicit(&attention->polls, memory_order_relaxed))
 		atomic_store_explicit(&attention->polls, true, memory_order_relaxed);
-	else if (!atomic_load_explicit(&attention->rung, memory_order_relaxed))
+	else
 		atomic_store_explicit(&attention->pause, 0, memory_order_relaxed);
 }
 
@@ -85,10 +90,11 @@ void attention_on_look(struct link *link, bool any)
 	/* with need_wakeup, link_notify or barrier WAKEUP has seen to it */
 	if (!seems_to_poll(link))
 		return;
+	if (atomic_load_explicit(&attention->rung, memory_order_relaxed))
+		return; /* it has been woken since the last record */
 	if (bytes <= LITTLE_BYTES)
 		learn_that_it_does_not(attention);
-	if (!atomic_load_explicit(&attention->rung, memory_order_relaxed))
-		link_wake(link); /* else it has been woken since the last record */
+	link_wake(link);
 }
 
 void attention_before_sleep(struct link *link)

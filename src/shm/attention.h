@@ -8,12 +8,14 @@
  * Out: whether a small WRITE or READ is quicker as a message than by a copy through the kernel;
  *      whether a message has to wake the other process whatever need_wakeup says.
  *
- * | `polls` | event                                               | next | | ------- |
- * --------------------------------------------------- | ------------------------------ | | either
- * | records executed before ATTENTION_LOOKS looks       | true                           | | either
- * | ATTENTION_LOOKS looks in vain for little that is    | false, for twice as many       | | |
- * outstanding; then the other process is woken        | requests as the last time      | | false |
- * so many requests were posted                        | one more is sent as a message  |
+ * | `polls` | event                                            | next | | ------- |
+ * ------------------------------------------------ | ---------------------------------- | | either
+ * | records executed before ATTENTION_LOOKS looks,   | true                               | | |
+ * without a wake-up                                |                                    | | either
+ * | ATTENTION_LOOKS looks in vain for little that is | false, for twice as many requests  | | |
+ * outstanding; then the other process is woken     | as the last time (`left`)          | | false
+ * | so many requests were posted: messages with a    | the next one is a message without  | | |
+ * wake-up, others through the kernel               | a wake-up, and decides             |
  *
  * The words are guesses: threads may lose one another's updates. See docs/design/progress.md.
  */
@@ -32,11 +34,8 @@
 /* A requester chooses for a request: true: a thread of the other process polls, as far as known. */
 bool attention_expected(struct link *link);
 
-/*
- * After records were published and link_notify was called. `chosen`: among them is one that is a
- * message by attention_expected.
- */
-void attention_on_sent(struct link *link, bool chosen);
+/* After records were published and link_notify was called. */
+void attention_on_sent(struct link *link);
 
 /* A look at the link. `any`: it found something. Wakes the other process when it was in vain. */
 void attention_on_look(struct link *link, bool any) REQUIRES(link->rx_lock);
