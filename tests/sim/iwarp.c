@@ -22,10 +22,11 @@
 #include "../unit/iwarp/rig.h"
 #include "random.h"
 
-#define OPS	   32 /* of an end */
-#define PLACE	   16384u
-#define FIRST_SIDE (OPS * PLACE) /* below: places of the end's own requests; above: of the peer's  \
-				  */
+#define OPS   32 /* of an end */
+#define PLACE 16384u
+#define FIRST_SIDE                                                                                 \
+	(OPS * PLACE) /* below: places of the end's own requests; above: of the peer's             \
+		       */
 #define FILLER	  0xee
 #define STEPS_MAX 200000
 #define STALL	  20000 /* steps: a damaged length may have the receiver wait for ever */
