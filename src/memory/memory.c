@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/page.h"
 #include "memory/bounce.h"
 #include "memory/hazard.h"
 #include "memory/imported.h"
@@ -128,16 +131,51 @@ int memory_copy_from(void *to, uint64_t from, size_t bytes)
 
 /*
  * The kernel ORs 0 into the word, as part of a wake-up of nobody: an access as that of an atomic,
- * which is an error where that is a signal. MADV_POPULATE_WRITE (Linux 5.14) takes longer. A word
- * that holds the number compared with costs a sleeper there a wake-up in vain.
+ * which is an error where that is a signal. A word that holds the number compared with costs a
+ * sleeper there a wake-up in vain.
  */
-bool memory_is_writable(uint64_t address)
+static bool write_nothing(uint64_t address)
 {
 	static uint32_t nobody_waits;
 
 	return syscall(SYS_futex, &nobody_waits, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, 0,
 		       (void *)(uintptr_t)address,
 		       FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0x800)) >= 0;
+}
+
+/* MADV_POPULATE_WRITE (Linux 5.14) waits for pages under a userfaultfd; it takes longer. */
+static bool populate(uint64_t address)
+{
+	uintptr_t page = (uintptr_t)address & ~(uintptr_t)(page_bytes() - 1);
+
+	return madvise((void *)page, page_bytes(), MADV_POPULATE_WRITE) == 0;
+}
+
+static bool kernel_populates(void)
+{
+	static uint32_t any_word;
+
+	return populate((uintptr_t)&any_word);
+}
+
+#define TRIES_WHILE_PAGES_MOVE 50 /* milliseconds: a slice takes less */
+
+/*
+ * A futex call fails at once on a page that a userfaultfd protects, as it does while the page
+ * migrates: that is no error. Kernels that cannot populate are asked again until it has moved.
+ */
+bool memory_is_writable(uint64_t address)
+{
+	static const struct timespec pause = { .tv_nsec = 1000000 };
+	bool writable = write_nothing(address) || populate(address);
+
+	if (writable || kernel_populates())
+		return writable;
+	for (int i = 0; !writable && i < TRIES_WHILE_PAGES_MOVE; i++) {
+		nanosleep(&pause, NULL);
+		writable = write_nothing(address);
+	}
+	return writable;
 }
 
 bool memory_probe(const struct iovec *iov, int count)

@@ -36,24 +36,8 @@ bool attention_expected(struct link *link)
 	return !left;
 }
 
-void attention_on_sent(struct link *link)
-{
-	struct attention *attention = &link->attention;
-	uint32_t left = atomic_load_explicit(&attention->left, memory_order_relaxed);
-	bool ring = left && seems_to_poll(link) && !is_known_to_poll(link);
-
-	atomic_store_explicit(&attention->rung, ring, memory_order_relaxed);
-	if (!ring)
-		return;
-	atomic_store_explicit(&attention->left, left - 1, memory_order_relaxed);
-	link_wake(link);
-}
-
-/* A wake-up makes the other process quick, too, or slow: its two threads compete. */
 static void learn_that_it_polls(struct attention *attention)
 {
-	if (atomic_load_explicit(&attention->rung, memory_order_relaxed))
-		return;
 	if (!atomic_load_explicit(&attention->polls, memory_order_relaxed))
 		atomic_store_explicit(&attention->polls, true, memory_order_relaxed);
 	else
@@ -90,8 +74,6 @@ void attention_on_look(struct link *link, bool any)
 	/* with need_wakeup, link_notify or barrier WAKEUP has seen to it */
 	if (!seems_to_poll(link))
 		return;
-	if (atomic_load_explicit(&attention->rung, memory_order_relaxed))
-		return; /* it has been woken since the last record */
 	if (bytes <= LITTLE_BYTES)
 		learn_that_it_does_not(attention);
 	link_wake(link);

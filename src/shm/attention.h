@@ -6,16 +6,16 @@
  *
  * In:  how soon the other process executes records, as this end's polls see it.
  * Out: whether a small WRITE or READ is quicker as a message than by a copy through the kernel;
- *      whether a message has to wake the other process whatever need_wakeup says.
+ *      a wake-up of the other process, whatever need_wakeup says, when looks were in vain.
  *
- * | `polls` | event                                            | next | | ------- |
- * ------------------------------------------------ | ---------------------------------- | | either
- * | records executed before ATTENTION_LOOKS looks,   | true                               | | |
- * without a wake-up                                |                                    | | either
- * | ATTENTION_LOOKS looks in vain for little that is | false, for twice as many requests  | | |
- * outstanding; then the other process is woken     | as the last time (`left`)          | | false
- * | so many requests were posted: messages with a    | the next one is a message without  | | |
- * wake-up, others through the kernel               | a wake-up, and decides             |
+ * | `polls` | event                                            | next              |
+ * | ------- | ------------------------------------------------ | ----------------- |
+ * | either  | records are executed before ATTENTION_LOOKS      | true              |
+ * | either  | ATTENTION_LOOKS looks in vain, little is waiting | false, for `left` |
+ * | false   | `left` requests have gone through the kernel     | the next one is a |
+ * |         |                                                  | message: decides  |
+ *
+ * `left` doubles with each disappointment.
  *
  * The words are guesses: threads may lose one another's updates. See docs/design/progress.md.
  */
@@ -33,9 +33,6 @@
 
 /* A requester chooses for a request: true: a thread of the other process polls, as far as known. */
 bool attention_expected(struct link *link);
-
-/* After records were published and link_notify was called. */
-void attention_on_sent(struct link *link);
 
 /* A look at the link. `any`: it found something. Wakes the other process when it was in vain. */
 void attention_on_look(struct link *link, bool any) REQUIRES(link->rx_lock);

@@ -53,7 +53,6 @@ struct in_flight {
 /* Whether the other process polls: shm/attention.h. */
 struct attention {
 	_Atomic bool polls;
-	_Atomic bool rung;	/* the last records came with a wake-up */
 	_Atomic uint32_t left;	/* requests until the next try */
 	_Atomic uint32_t pause; /* `left` after the last disappointment; 0: none since it polled */
 	/* guarded by rx_lock */

@@ -113,7 +113,6 @@ static void announce(struct shm_qp *lq)
 	if (!lq->link || !lq->link->alive)
 		return;
 	link_notify(lq->link);
-	attention_on_sent(lq->link);
 }
 
 /* Before the record is published: a thread that sees its acknowledgement finds the entry. */
