@@ -70,12 +70,11 @@ def _call(*argv, **options):
 
 def _mirror():
     """The mirror that this machine uses for Debian."""
-    for path in [pathlib.Path('/etc/apt/sources.list'), *sorted(pathlib.Path('/etc/apt/sources.list.d').glob('*'))]:
-        if path.is_file():
-            found = re.search(r'https?://\S+/debian(?=/?\s|/?$)', path.read_text(errors='replace'), re.MULTILINE)
-            if found:
-                return found[0]
-    raise rxe.Unavailable("apt has no mirror of Debian")
+    script = pathlib.Path(__file__).parents[2] / 'scripts/debian-mirror'
+    found = subprocess.run([script], stdout=subprocess.PIPE, text=True, check=False)
+    if found.returncode:
+        raise rxe.Unavailable('apt has no mirror of Debian')
+    return found.stdout.strip()
 
 
 def _download(release, folder):
