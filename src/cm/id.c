@@ -249,11 +249,11 @@ static void id_forget(struct id *id)
 
 int id_adopt_iwarp(const struct id *listener, const struct iwcm_event *event, struct id **out)
 {
-	struct id *id;
+	struct id *id = NULL;
 	int rc = id_create(listener->base.channel, listener->base.context, listener->base.ps,
 			   listener->base.qp_type, &id);
 
-	if (rc)
+	if (!id)
 		return rc;
 	id->local = event->local;
 	id->remote = event->remote;

@@ -369,6 +369,7 @@ static void add(struct iwcm *listener, int fd)
 static void on_arrivals(struct iwcm *listener)
 {
 	for (int i = 0; i < ACCEPTS_AT_ONCE && listener->waiting < listener->backlog; i++) {
+		/* cppcheck-suppress nullPointer; accept4(2): the address is not wanted */
 		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
 		if (fd >= 0) {

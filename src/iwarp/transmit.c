@@ -142,7 +142,7 @@ static bool step(struct iwarp_qp *iq, struct gather *gather) REQUIRES(iq->qp->lo
 {
 	enum gather_result result = GATHER_ADDED;
 	enum request_turn turn;
-	enum cause cause;
+	enum cause cause = CAUSE_NONE;
 	bool is_response;
 
 	if (gather_is_empty(gather) &&
