@@ -6,6 +6,7 @@
 #include <linux/aio_abi.h>
 #include <linux/futex.h>
 #include <linux/io_uring.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #if __has_include(<sys/rseq.h>)
@@ -21,6 +22,7 @@
 struct sleeper {
 	uint32_t *word;
 	int operation;
+	_Atomic pid_t tid;
 	_Atomic bool done;
 };
 
@@ -28,10 +30,27 @@ static void *sleep_on(void *arg)
 {
 	struct sleeper *sleeper = arg;
 
+	sleeper->tid = gettid();
 	while (!__atomic_load_n(sleeper->word, __ATOMIC_ACQUIRE))
 		syscall(SYS_futex, sleeper->word, sleeper->operation, 0, NULL, NULL, 0);
 	sleeper->done = true;
 	return NULL;
+}
+
+/* /proc/PID/syscall: "running", or the number of the call that the thread sleeps in. */
+static bool is_in_futex(pid_t tid)
+{
+	char path[64];
+	long call = -1;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
+	file = fopen(path, "re");
+	assert_non_null(file);
+	if (fscanf(file, "%ld", &call) != 1)
+		call = -1;
+	fclose(file);
+	return call == SYS_futex;
 }
 
 static pthread_t start_sleeper(struct sleeper *sleeper)
@@ -39,8 +58,10 @@ static pthread_t start_sleeper(struct sleeper *sleeper)
 	pthread_t thread;
 
 	__atomic_store_n(sleeper->word, 0, __ATOMIC_RELEASE);
+	sleeper->tid = 0;
 	pthread_create(&thread, NULL, sleep_on, sleeper);
-	usleep(20000);
+	for (int i = 0; i < 5000 && (!sleeper->tid || !is_in_futex(sleeper->tid)); i++)
+		usleep(1000);
 	return thread;
 }
 
