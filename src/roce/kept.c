@@ -11,6 +11,13 @@
 /* Bytes of all QPs; relaxed, as only the sum matters. */
 static _Atomic uint64_t process_bytes;
 
+_Static_assert(sizeof(struct kept_packet) <= KEPT_PACKET_EXTRA, "a requester counts on it");
+
+void kept_reset_after_fork(void)
+{
+	process_bytes = 0; /* inherited QPs are dead, and give nothing back */
+}
+
 static uint32_t size_of(const struct packet *packet)
 {
 	return (uint32_t)sizeof(struct kept_packet) + packet->payload_bytes;

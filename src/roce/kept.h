@@ -21,8 +21,6 @@
 
 #include "roce/roce_qp.h"
 
-#define KEPT_PSNS	       1024 /* behind the expected one; a power of 2 */
-#define KEPT_BYTES_MAX	       (1024 * 1024)
 #define KEPT_PROCESS_BYTES_MAX (64 * 1024 * 1024)
 
 struct kept_packet {
@@ -56,6 +54,8 @@ void kept_drop_all(struct roce_qp *tq);
 
 /* Drops all, and frees the memory. */
 void kept_fini(struct roce_qp *tq);
+
+void kept_reset_after_fork(void);
 
 /* base/check.h */
 void kept_check(const struct roce_qp *tq);

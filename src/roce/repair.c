@@ -29,6 +29,7 @@ static void open_run(struct roce_qp *tq)
 
 	repair->open = repair->pending = true;
 	repair->end = psn_after(end, tq->next_psn) ? tq->next_psn : end;
+	repair->sent = tq->next_psn;
 	counter_add(COUNTER_REPAIRS);
 	flush_list_add(tq);
 }
@@ -60,11 +61,19 @@ static bool takes_response(const struct roce_qp *tq, psn_t psn)
 	return wqe && request_takes_response(wqe);
 }
 
+/* More is in flight than a responder keeps: much behind the gap was dropped. */
+static bool exceeds_kept(const struct roce_qp *tq)
+{
+	uint64_t packets = sendq_in_flight(tq);
+
+	return packets > KEPT_PSNS || packets * (tq->mtu + KEPT_PACKET_EXTRA) > KEPT_BYTES_MAX;
+}
+
 bool repair_begin(struct roce_qp *tq)
 {
 	struct repair *repair = &tq->repair;
 
-	if (!sendq_in_flight(tq) || takes_response(tq, tq->una_psn))
+	if (!sendq_in_flight(tq) || exceeds_kept(tq) || takes_response(tq, tq->una_psn))
 		return false;
 	if (repair->skip) {
 		repair->skip--;
@@ -110,6 +119,10 @@ bool repair_on_answer(struct roce_qp *tq, bool is_nak)
 	if (psn_before(tq->una_psn, repair->end))
 		return true;
 	repair->open = repair->pending = false;
+	if (!psn_before(repair->end, repair->sent)) { /* nothing was behind them */
+		repair->run = 0;
+		return true;
+	}
 	if (psn_after(tq->una_psn, repair->end)) {
 		repair->trusted = true;
 		repair->run = repair->misses = 0;

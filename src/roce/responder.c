@@ -456,7 +456,8 @@ static void execute_kept(struct roce_qp *tq, psn_t from) REQUIRES(tq->qp->lock)
 		if (kept_any(tq))
 			kept_drop(tq, from, tq->expected_psn);
 	}
-	if (tq->nak_sent || !kept_any(tq) || !(executed || tq->ack_owed))
+	/* behind held packets of a WRITE, which may still be refused, no gap is told of yet */
+	if (tq->held || tq->nak_sent || !kept_any(tq) || !(executed || tq->ack_owed))
 		return;
 	react(tq, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
 	tq->out_of_sequence_psn = last;

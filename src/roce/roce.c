@@ -68,6 +68,7 @@ void roce_reset_after_fork(void)
 	timer_reset_after_fork();
 	burst_reset_after_fork();
 	gso_reset_after_fork();
+	kept_reset_after_fork();
 	transmit_reset_after_fork();
 	flush_list_reset();
 	to_acknowledge.count = 0;

@@ -90,11 +90,18 @@ struct gso_watch {
 };
 
 /* What a requester sends again instead of going back: repair.h. */
+/* What a responder keeps behind a gap (roce/kept.h), and a requester can count on. */
+#define KEPT_PSNS      1024 /* behind the expected one; a power of 2 */
+#define KEPT_BYTES_MAX (1024 * 1024)
+/* Bytes of KEPT_BYTES_MAX that a packet takes beside its payload, at most. */
+#define KEPT_PACKET_EXTRA 256
+
 struct repair {
 	bool open;    /* the packets from una_psn to `end` were sent again, or are about to be */
 	bool pending; /* they are about to be */
 	bool trusted; /* the last one showed that the responder keeps what is behind a gap */
 	psn_t end;
+	psn_t sent;	/* next_psn when they were: only what was sent behind them tells */
 	uint32_t run;	/* packets sent again at once */
 	uint8_t tries;	/* by the timer, since the last progress */
 	uint8_t misses; /* in a row, the responder had kept nothing */

@@ -117,9 +117,13 @@ static bool send_to_wire(struct shm_qp *lq, struct wqe *wqe, unsigned most, unsi
 				      cause == CAUSE_MESSAGE_TOO_LONG ? IBV_WC_LOC_LEN_ERR
 								      : IBV_WC_LOC_PROT_ERR,
 				      cause);
-	else
-		/* its port was not opened in time: the datagram is lost */
+	else {
+		/* its port was not opened in time, or the socket is full for too long: it is lost
+		 */
+		if (error)
+			*sent = 1;
 		return true;
+	}
 	return false;
 }
 

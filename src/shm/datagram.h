@@ -3,7 +3,7 @@
  * Datagram - UD sends and their delivery to the QPs of this host.
  *
  * A UD QP stays on this path wherever its datagrams go. This path hands those for other hosts, and
- * one copy of each multicast, to the adapter (shm_env.datagram_to_wire).
+ * one copy of each multicast, to the adapter (shm_env.datagrams_to_wire).
  *
  * In:  UD WQEs; datagram records.
  * Out: datagram records to the process of the destination QP (multicast: to every process with an
