@@ -21,7 +21,9 @@ static int watch_streams(const struct streams_env *env)
 	struct epoll_event event = { .events = EPOLLIN };
 	int error = streams_init(env);
 
-	if (!error && epoll_ctl(port_table_epoll(), EPOLL_CTL_ADD, streams_epoll(), &event) < 0)
+	/* both outlive an adapter that could not start (EEXIST) */
+	if (!error && epoll_ctl(port_table_epoll(), EPOLL_CTL_ADD, streams_epoll(), &event) < 0 &&
+	    errno != EEXIST)
 		error = -errno;
 	return error;
 }

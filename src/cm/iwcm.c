@@ -10,13 +10,14 @@
 #include <unistd.h>
 
 #include "base/transport.h"
+#include "base/uncancelled.h"
 #include "cm/address.h"
 #include "cm/iwcm_thread.h"
 #include "cm/refusal.h"
 #include "iwarp/handover.h"
 #include "tcp/tcp.h"
 
-#define BACKLOG_DEFAULT 1024
+#define BACKLOG_DEFAULT 128 /* ends that say nothing take a descriptor each */
 #define OFFER_DEPTH_MAX 255
 
 bool iwcm_is_on(void)
@@ -79,6 +80,7 @@ static int make_socket(const struct id *id, struct ctl_cm_address *local, int *o
 
 int iwcm_bind(struct id *id)
 {
+	UNCANCELLED; /* what follows holds iwcm.lock over system calls */
 	struct iwcm *iw;
 	int fd, rc;
 
@@ -105,6 +107,7 @@ int iwcm_bind(struct id *id)
 
 int iwcm_listen(struct id *id, int backlog)
 {
+	UNCANCELLED;
 	struct iwcm *iw = id->iwcm;
 	int rc;
 
@@ -154,6 +157,7 @@ void iwcm_answer(struct iwcm *iw)
 
 int iwcm_connect(struct id *id, const struct iwcm_param *param)
 {
+	UNCANCELLED;
 	struct mpa_offer offer = offer_of(param->responder_resources, param->initiator_depth);
 	struct iwcm *iw = id->iwcm;
 	int rc;
@@ -193,6 +197,7 @@ void iwcm_adopt(struct iwcm *asked, struct id *id)
 
 int iwcm_accept(struct id *id, const struct iwcm_param *param)
 {
+	UNCANCELLED;
 	struct iwcm *iw = id->iwcm;
 	int rc = -EINVAL;
 
@@ -215,6 +220,7 @@ int iwcm_accept(struct id *id, const struct iwcm_param *param)
 
 int iwcm_reject(struct id *id, const void *private_data, size_t bytes)
 {
+	UNCANCELLED;
 	struct iwcm *iw = id->iwcm;
 	int rc = -EINVAL;
 
@@ -231,6 +237,7 @@ int iwcm_reject(struct id *id, const void *private_data, size_t bytes)
 
 int iwcm_disconnect(struct id *id)
 {
+	UNCANCELLED;
 	struct iwcm *iw = id->iwcm;
 	bool is_established;
 	int rc = -EINVAL;
@@ -270,6 +277,7 @@ static void close_waiting(struct iwcm *listener)
 
 void iwcm_drop(struct iwcm *iw)
 {
+	UNCANCELLED;
 	bool is_established;
 
 	pthread_mutex_lock(&iwcm.lock);
@@ -296,6 +304,7 @@ void iwcm_drop(struct iwcm *iw)
 
 void iwcm_end(struct id *id)
 {
+	UNCANCELLED;
 	struct iwcm *iw;
 
 	/* A thread may be fetching an event. */

@@ -120,6 +120,7 @@ void iwcm_post(struct iwcm *iw, const struct iwcm_event *event)
 		free(kept);
 		if (event->asked) {
 			iw->waiting--;
+			iwcm_resume(iw);
 			iwcm_close(event->asked);
 			iwcm_put(event->asked);
 		}
@@ -170,7 +171,8 @@ static bool raise_first(void)
 	pthread_mutex_unlock(&iwcm.lock);
 	rc = session_ask(&ask.header, sizeof(ask), &reply);
 	pthread_mutex_lock(&iwcm.lock);
-	if (rc == -ENOSPC)
+	/* verbatimd is away, or has no room: later. A ticket that is raised twice finds no event */
+	if (rc && rc != -ENOENT && rc != -EINVAL && rc != -ENODEV && rc != -EBADF)
 		return false;
 	list_del(&ticket->link);
 	free(ticket);

@@ -74,7 +74,7 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 
 static int listen_iwarp(struct id *id, int backlog)
 {
-	int rc = id->state == ID_IDLE ? iwcm_bind(id) : 0;
+	int rc = id->state == ID_IDLE && !id->iwcm ? iwcm_bind(id) : 0;
 
 	return rc ? rc : iwcm_listen(id, backlog);
 }

@@ -73,6 +73,8 @@ static enum terminate check_header(const struct iwarp_qp *iq)
 		return TERMINATE_DDP_QN;
 	if (segment->msn != iq->expected_msn[form->queue])
 		return TERMINATE_DDP_MSN;
+	if (form->queue == QUEUE_SEND && !is_send(segment) && iq->received)
+		return TERMINATE_DDP_MSN; /* the SEND of this number has begun */
 	if (segment->mo != (is_send(segment) ? iq->received : 0))
 		return TERMINATE_DDP_MO;
 	if (form->control && (input->payload != form->control || !segment->last))

@@ -210,8 +210,10 @@ enum gather_result gather_add(struct iwarp_qp *iq, struct gather *gather,
 		return GATHER_BAD;
 	if (count < 0 || (!count && !gather_is_empty(gather)))
 		return GATHER_FULL;
-	if (!count)
+	if (!count) {
+		gather_fini(gather); /* of the first SGEs; the copy has hazards of its own */
 		return stage(iq, segment, payload, cause);
+	}
 	add_header(gather, segment, payload->bytes);
 	for (int i = 0; i < count; i++) {
 		gather->pieces[gather->count++] =

@@ -22,6 +22,7 @@
 
 #include "base/cause.h"
 #include "iwarp/iwarp_qp.h"
+#include "memory/hazard.h"
 
 #define GATHER_OWN_BYTES 8192
 #define GATHER_BYTES_MAX 131072 /* of a burst, or of what is staged before it is sent */
@@ -56,6 +57,14 @@ static inline void gather_init(struct gather *gather)
 {
 	gather->count = 0;
 	gather->used = gather->bytes = 0;
+	gather->hazard = NULL;
+}
+
+/* The hazard of a burst that was not sent ends. */
+static inline void gather_fini(struct gather *gather)
+{
+	if (gather->hazard)
+		hazard_clear(gather->hazard);
 	gather->hazard = NULL;
 }
 

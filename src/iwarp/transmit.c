@@ -180,6 +180,7 @@ void transmit_run(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 	gather_init(&gather);
 	while (step(iq, &gather))
 		;
+	gather_fini(&gather);
 	if (iwarp_is_sending(iq))
 		stage_send(iq);
 }

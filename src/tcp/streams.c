@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -25,7 +26,7 @@
 #define LINGER_STEP_NS 5000000ull
 /* For what is posted at rdma_disconnect, and READs under way, until the half close. */
 #define DISCONNECT_NS 30000000000ull
-#define LINGERING_MAX 1024 /* with more, streams that ended are closed at once */
+#define LINGERING_MAX 128 /* with more, streams that ended are closed at once */
 #define DUE_AT_ONCE   64
 #define MULPDU_LONG   65535 /* the peer is Verbatim */
 
@@ -490,20 +491,34 @@ static bool look_at_hot(bool *any_hot)
 	return found;
 }
 
+/* No cancellation point, unlike epoll_wait(2). */
+static int wait_for_none(struct epoll_event *events)
+{
+	return (int)syscall(SYS_epoll_pwait, epoll, events, EVENTS_MAX, 0, NULL, 0);
+}
+
+/*
+ * A stream that can be read and is not, because its peer takes no responses, is named each time:
+ * others are behind it, as the kernel takes turns.
+ */
 static bool look_at_named(void)
 {
 	struct epoll_event events[EVENTS_MAX];
-	int n = epoll_wait(epoll, events, EVENTS_MAX, 0);
+	uint32_t rounds = streams_count / EVENTS_MAX + 1;
 	bool found = false;
+	int n;
 
-	for (int i = 0; i < n; i++) {
-		uint32_t qpn = events[i].data.u32;
+	do {
+		n = wait_for_none(events);
+		for (int i = 0; i < n; i++) {
+			uint32_t qpn = events[i].data.u32;
 
-		if (look_at(qpn) != SOMETHING)
-			continue;
-		warm_up(qpn);
-		found = true;
-	}
+			if (look_at(qpn) != SOMETHING)
+				continue;
+			warm_up(qpn);
+			found = true;
+		}
+	} while (n == EVENTS_MAX && !found && --rounds);
 	return found;
 }
 
@@ -536,8 +551,9 @@ void streams_reset_after_fork(void)
 
 	lock_acquire_in_child(&lists_lock);
 	for (unsigned i = 0; i < ARENA_QPS; i++) {
-		if (table[i])
-			close(table[i]->fd);
+		if (!table[i])
+			continue;
+		close(table[i]->fd);
 		table[i] = NULL;
 	}
 	for (unsigned i = 0; i < sizeof(lists) / sizeof(*lists); i++) {

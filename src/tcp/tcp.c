@@ -10,6 +10,7 @@
 
 #include "base/cause.h"
 #include "base/gid.h"
+#include "base/syscall.h"
 
 #define KEEPALIVE_IDLE_S 10
 #define KEEPALIVE_EACH_S 5
@@ -82,7 +83,7 @@ ssize_t tcp_send(int fd, const struct iovec *pieces, int count, bool more)
 		.msg_iovlen = (size_t)count,
 	};
 	int flags = MSG_DONTWAIT | MSG_NOSIGNAL | (more ? MSG_MORE : 0);
-	ssize_t sent = sendmsg(fd, &message, flags);
+	ssize_t sent = sys_sendmsg(fd, &message, flags);
 
 	return sent > 0 ? sent : sent == 0 ? TCP_WOULD_BLOCK : verdict();
 }
@@ -93,7 +94,7 @@ ssize_t tcp_receive(int fd, const struct iovec *pieces, int count)
 		.msg_iov = (struct iovec *)pieces,
 		.msg_iovlen = (size_t)count,
 	};
-	ssize_t got = recvmsg(fd, &message, MSG_DONTWAIT);
+	ssize_t got = sys_recvmsg(fd, &message, MSG_DONTWAIT);
 
 	return got > 0 ? got : got == 0 ? TCP_END : verdict();
 }
