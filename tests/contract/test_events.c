@@ -377,6 +377,7 @@ struct waiter {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
 	int result, error;
+	_Atomic bool done;
 	pthread_t thread;
 };
 
@@ -387,6 +388,7 @@ static void *wait_for_event(void *argument)
 
 	this->result = ibv_get_cq_event(this->channel, &this->cq, &context);
 	this->error = errno;
+	this->done = true;
 	return NULL;
 }
 
@@ -435,7 +437,8 @@ static void rule_29_signals_while_blocked(struct pair *pair)
 
 	on_signal(0);
 	start_waiter(&waiter, pair);
-	pthread_kill(waiter.thread, SIGUSR1);
+	for (; !waiter.done; sleep_ms(10)) /* the first ones may come before it waits */
+		pthread_kill(waiter.thread, SIGUSR1);
 	pthread_join(waiter.thread, NULL);
 	REQUIRE(waiter.result == -1 && waiter.error == EINTR, "result %d, %s", waiter.result,
 		strerror(waiter.error));
