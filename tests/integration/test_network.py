@@ -98,6 +98,8 @@ def test_xrc_pingpong(captured, options):
 
 
 @pytest.mark.parametrize('program, service', PROGRAMS, ids=PROGRAM_IDS)
+@pytest.mark.parametrize('captured', [1500, *(pytest.param(mtu, marks=pytest.mark.long) for mtu in (9000, 65535))],
+                         indirect=True)
 def test_perftest(captured, program, service):
     mtu = PATH_MTU[captured.mtu]
     if 'atomic' in program:
