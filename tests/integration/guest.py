@@ -127,11 +127,27 @@ class Guest:
             self.host.command(*ours.split()), self.run(theirs))), 10, 'link-local addresses')
         self.link_local = re.search(r'fe80[^/]*', self.run(theirs))[0]
         self.host_link_local = re.search(r'fe80[^/]*', self.host.command(*ours.split()))[0]
+        self._keep_neighbours()
         self._gids = {}
         names = '/sys/class/infiniband/rxe0/ports/1/gids'
         for index, gid in re.findall(r'(\d+):([0-9a-f:]{39})', self.run(
                 f'for i in $(ls {names} | sort -n | head -16); do echo $i:$(cat {names}/$i); done')):
             self._gids.setdefault(ipaddress.ip_address(gid), int(index))
+
+    def _keep_neighbours(self):
+        """Each end knows the other's MAC from the beginning. While it is asked for, packets to it wait in a queue
+        of the kernel, which, once there is an answer, sends them outside its locks: what is posted meanwhile
+        overtakes them, as no adapter would let it, and the checks of a capture would take it for an error of its
+        sender. An emulated machine takes long enough to answer for that.
+        """
+        ours = re.search(r'link/ether (\S+)', self.host.ip('-o', 'link', 'show', self.host.interface))[1]
+        keep = 'neigh replace {} lladdr {} dev {} nud permanent'.format
+        # by its path: busybox has an ip of its own, which cannot do that
+        theirs = self.run(' && '.join(['/bin/ip ' + keep(address, ours, 'eth0') for address in (
+            self.host.address, self.host_address_ipv6, self.host_link_local)] +
+                                      ['cat /sys/class/net/eth0/address'])).strip()
+        for address in self.address, self.address_ipv6, self.link_local:
+            self.host.ip(*keep(address, theirs, self.host.interface).split())
 
     def ends(self, family):
         """(Address, GID index) of the host's end, and of the guest's."""
