@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from harness import HOST, VERIFY
+from harness import HOST, SLOWER, VERIFY
 
 
 def can_hold_writers():
@@ -20,15 +20,22 @@ def can_hold_writers():
     return True
 
 
+def until_back(moves):
+    """Options of `verify migrate`: if the pages are to come back after the fork, however late the target's progress
+    thread gets a processor.
+    """
+    return ['--hold-ms', 20000 * SLOWER] if moves else []
+
+
 @pytest.mark.asan
 @pytest.mark.parametrize('wish', [None, 'never', 'held'])
 @pytest.mark.parametrize('options', [[], ['--wr-api']], ids=['post_send', 'wr_api'])
 def test_nothing_is_lost(runner, port, options, wish):
-    argv = [VERIFY, 'migrate', '--port', port, '--count', 20000, *options]
-    target, initiator = runner.pair(argv, [*argv, HOST], port, seconds=60,
-                                    env={'VERBATIM_MIGRATE': wish})
     # without userfaultfd the pages leave for the fork, and do not come back beside a thread that counts
     moves = wish is None and can_hold_writers()
+    argv = [VERIFY, 'migrate', '--port', port, '--count', 20000, *until_back(moves), *options]
+    target, initiator = runner.pair(argv, [*argv, HOST], port, seconds=60,
+                                    env={'VERBATIM_MIGRATE': wish})
     assert f'{"migrated" if moves else "not migrated"}, nothing lost' in target.splitlines(), target
     assert 'wrote 20000 rounds' in initiator, initiator
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from harness import BUILD, HOST, VERIFY
-from test_migrate import can_hold_writers
+from test_migrate import can_hold_writers, until_back
 from test_rsockets import pair
 
 PAGES = BUILD / 'tests/integration/pages/libpages.so'
@@ -44,9 +44,9 @@ def test_device_memory(runner, port, big_pages):
 @pytest.mark.parametrize('wish', [None, 'held'])
 def test_pages_migrate(runner, port, big_pages, wish):
     """And nothing is lost, as in test_migrate.py: whole pages of such a length alone move."""
-    argv = [VERIFY, 'migrate', '--port', port, '--count', 5000]
-    target, _ = run_pair(runner, port, argv, {**big_pages, 'VERBATIM_MIGRATE': wish}, seconds=60)
     moves = wish is None and can_hold_writers()
+    argv = [VERIFY, 'migrate', '--port', port, '--count', 5000, *until_back(moves)]
+    target, _ = run_pair(runner, port, argv, {**big_pages, 'VERBATIM_MIGRATE': wish}, seconds=60)
     assert f'{"migrated" if moves else "not migrated"}, nothing lost' in target.splitlines(), target
 
 

@@ -7,6 +7,9 @@
  * A thread of the target increments the word after it with plain stores. At the end no write of
  * either may be lost, neither before nor after ibv_dereg_mr, and a child that was forked in between
  * has its own copy.
+ *
+ * The pages leave for the fork. With --hold-ms the initiator goes on until they have come back, for
+ * so long at most: when that is depends on when the target's progress thread gets a processor.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,7 +32,7 @@
 struct target {
 	uint8_t *memory;
 	_Atomic bool stop;
-	uint64_t turns;
+	uint64_t turns, seed;
 };
 
 static volatile uint64_t *word_of(struct target *target, unsigned page)
@@ -56,14 +59,15 @@ static void check_words(struct target *target, const char *when)
 			     (unsigned long long)target->turns);
 }
 
-static void check_patterns(struct target *target, const struct options *options, const char *when)
+/* After so many rounds. */
+static void check_patterns(struct target *target, unsigned rounds, const char *when)
 {
 	for (unsigned page = 0; page < PAGES; page++) {
 		struct ibv_sge piece = { .addr = (uintptr_t)target->memory + page * PAGE,
 					 .length = OURS };
-		unsigned last = (options->count - 1 - page) / PAGES * PAGES + page;
+		unsigned last = (rounds - 1 - page) / PAGES * PAGES + page;
 
-		if (pattern_check(&piece, 1, pattern_seed(options->seed, OURS, last)) >= 0)
+		if (pattern_check(&piece, 1, pattern_seed(target->seed, OURS, last)) >= 0)
 			fail("%s: page %u is not what was written last", when, page);
 	}
 }
@@ -81,10 +85,28 @@ static void fork_a_child(struct target *target)
 		fail("the child ended with 0x%x", (unsigned)status);
 }
 
+/* The number of rounds that the initiator has done in the end. */
+static unsigned let_it_go_on(struct endpoint *e)
+{
+	int64_t until = now_ns() + e->options->hold_ms * INT64_C(1000000);
+	unsigned rounds;
+	char more;
+
+	do {
+		if (read(e->fd, &rounds, sizeof(rounds)) != sizeof(rounds))
+			fail("the initiator is gone");
+		more = now_ns() < until && !region_is_migrated(e->memory);
+		if (write(e->fd, &more, 1) != 1)
+			fail("the initiator is gone");
+	} while (more);
+	return rounds;
+}
+
 static int run_target(struct endpoint *e)
 {
-	struct target target = { .memory = e->memory };
+	struct target target = { .memory = e->memory, .seed = e->options->seed };
 	pthread_t thread;
+	unsigned rounds;
 	bool migrated;
 	char byte;
 
@@ -95,12 +117,13 @@ static int run_target(struct endpoint *e)
 	if (read(e->fd, &byte, 1) != 1) /* the initiator has done half of its rounds */
 		fail("the initiator is gone");
 	fork_a_child(&target);
-	if (write(e->fd, &byte, 1) != 1 || read(e->fd, &byte, 1) != 1)
+	if (write(e->fd, &byte, 1) != 1)
 		fail("the initiator is gone");
+	rounds = let_it_go_on(e);
 	target.stop = true;
 	pthread_join(thread, NULL);
 	check_words(&target, "before ibv_dereg_mr");
-	check_patterns(&target, e->options, "before ibv_dereg_mr");
+	check_patterns(&target, rounds, "before ibv_dereg_mr");
 	migrated = region_is_migrated(target.memory);
 	if (ibv_dereg_mr(e->mr))
 		fail("ibv_dereg_mr");
@@ -108,7 +131,7 @@ static int run_target(struct endpoint *e)
 	if (!e->mr)
 		fail("ibv_reg_mr");
 	check_words(&target, "after ibv_dereg_mr");
-	check_patterns(&target, e->options, "after ibv_dereg_mr");
+	check_patterns(&target, rounds, "after ibv_dereg_mr");
 	if (region_is_migrated(target.memory))
 		fail("still shared after ibv_dereg_mr");
 	printf("%s, nothing lost\n", migrated ? "migrated" : "not migrated");
@@ -147,6 +170,30 @@ static void write_and_read(struct endpoint *e, unsigned round)
 		fail("round %u: read back differs", round);
 }
 
+static void run_initiator(struct endpoint *e)
+{
+	unsigned count = e->options->count, round = 0;
+	char byte;
+
+	if (read(e->fd, &byte, 1) != 1)
+		fail("the target is gone");
+	do {
+		for (; round < count; round++) {
+			if (round == e->options->count / 2 &&
+			    (write(e->fd, &byte, 1) != 1 || read(e->fd, &byte, 1) != 1))
+				fail("the target is gone");
+			write_and_read(e, round);
+		}
+		count += PAGES;
+		if (write(e->fd, &round, sizeof(round)) != sizeof(round) ||
+		    read(e->fd, &byte, 1) != 1)
+			fail("the target is gone");
+	} while (byte);
+	printf("wrote %u rounds\n", e->options->count);
+	if (round > e->options->count)
+		printf("and %u more\n", round - e->options->count);
+}
+
 int run_migrate(const struct options *options)
 {
 	struct endpoint e;
@@ -162,17 +209,7 @@ int run_migrate(const struct options *options)
 			fail("the initiator is gone");
 		run_target(&e);
 	} else {
-		if (read(e.fd, &byte, 1) != 1)
-			fail("the target is gone");
-		for (unsigned round = 0; round < options->count; round++) {
-			if (round == options->count / 2 &&
-			    (write(e.fd, &byte, 1) != 1 || read(e.fd, &byte, 1) != 1))
-				fail("the target is gone");
-			write_and_read(&e, round);
-		}
-		if (write(e.fd, &byte, 1) != 1)
-			fail("the target is gone");
-		printf("wrote %u rounds\n", options->count);
+		run_initiator(&e);
 	}
 	endpoint_close(&e);
 	return 0;
