@@ -126,6 +126,7 @@ static void find_sockets(struct search *s, int family)
  * The process that has one of them.
  */
 
+/* Clears `searched` if it cannot look for want of a descriptor or of memory. */
 static bool has_socket(const struct search *s, const char *pid)
 {
 	char path[300], link[64];
@@ -134,6 +135,8 @@ static bool has_socket(const struct search *s, const char *pid)
 
 	snprintf(path, sizeof(path), "/proc/%.20s/fd", pid);
 	dir = opendir(path);
+	if (!dir && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+		s->owner->searched = false;
 	for (struct dirent *e; dir && !has && (e = readdir(dir));) {
 		ssize_t n = readlinkat(dirfd(dir), e->d_name, link, sizeof(link) - 1);
 		unsigned inode;
@@ -169,7 +172,9 @@ static void read_comm(pid_t pid, char *comm, int size)
 
 /*
  * The time used so far, of all addresses together. It is processor time, so that a search on a busy
- * machine gets as far as on an idle one. Beyond the limit the process stays unnamed.
+ * machine gets as far as on an idle one. Beyond the limit the process stays unnamed, and that is
+ * told
+ * (`searched`).
  */
 static struct {
 	uint64_t from_ns, used_ns;
@@ -184,14 +189,15 @@ static void find_process(const struct search *s)
 		budget.from_ns = now_ns;
 		budget.used_ns = 0;
 	}
-	if (budget.used_ns >= SEARCH_NS)
-		return;
-	dir = opendir("/proc");
+	dir = budget.used_ns < SEARCH_NS ? opendir("/proc") : NULL;
+	s->owner->searched = dir;
 	for (struct dirent *e; dir && !s->owner->pid && (e = readdir(dir));) {
 		pid_t pid = atoi(e->d_name);
 
-		if (budget.used_ns + clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns >= SEARCH_NS)
+		if (budget.used_ns + clock_ns(CLOCK_THREAD_CPUTIME_ID) - begin_ns >= SEARCH_NS) {
+			s->owner->searched = false;
 			break;
+		}
 		if (pid <= 0 || pid == getpid() || !has_socket(s, e->d_name))
 			continue;
 		s->owner->pid = pid;
@@ -206,7 +212,7 @@ static void search(const uint8_t gid[CTL_GID_BYTES], struct owner *out)
 {
 	struct search s = { .gid = gid, .is_v4 = gid_is_v4(gid), .owner = out };
 
-	memset(out, 0, sizeof(*out));
+	*out = (struct owner){ .searched = true };
 	if (s.is_v4)
 		find_sockets(&s, AF_INET);
 	find_sockets(&s, AF_INET6);
@@ -236,4 +242,26 @@ void owner_find(const uint8_t gid[CTL_GID_BYTES], struct owner *out)
 	memcpy(oldest->gid, gid, CTL_GID_BYTES);
 	oldest->until_ns = now_ns + KNOWN_NS;
 	*out = oldest->owner;
+}
+
+void owner_tell(const struct owner *o, const char *text, char why[CTL_WHY_BYTES])
+{
+	if (o->pid)
+		snprintf(why, CTL_WHY_BYTES, "UDP port %d of %s is taken by process %d (%.30s)",
+			 CTL_UDP_PORT, text, (int)o->pid, o->comm);
+	else if (o->found && o->uid && (o->searched || o->uid != geteuid()))
+		snprintf(why, CTL_WHY_BYTES,
+			 "UDP port %d of %s is taken by a process of user %u; if that uses "
+			 "Verbatim, too, run verbatimd --system for both",
+			 CTL_UDP_PORT, text, (unsigned)o->uid);
+	else if (!o->searched)
+		snprintf(why, CTL_WHY_BYTES,
+			 "UDP port %d of %s is taken; the search for the process that has it was "
+			 "given up, as it took too long: `ss -ulpn` may name it",
+			 CTL_UDP_PORT, text);
+	else
+		snprintf(why, CTL_WHY_BYTES,
+			 "UDP port %d of %s is taken by no process that can be seen; the kernel's "
+			 "soft-RoCE (rdma_rxe) takes it",
+			 CTL_UDP_PORT, text);
 }

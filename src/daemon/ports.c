@@ -115,20 +115,8 @@ static int explain_taken(struct client *c, const struct wanted *w, char *why)
 			 "UDP port %d of %s is held, maybe by a process that has not come back to "
 			 "verbatimd yet",
 			 CTL_UDP_PORT, w->text);
-	else if (o.pid)
-		snprintf(why, CTL_WHY_BYTES, "UDP port %d of %s is taken by process %d (%.30s)",
-			 CTL_UDP_PORT, w->text, (int)o.pid, o.comm);
-	else if (o.found && o.uid)
-		snprintf(why, CTL_WHY_BYTES,
-			 "UDP port %d of %s is taken by a process of user %u; if that uses "
-			 "Verbatim, too, "
-			 "run verbatimd --system for both",
-			 CTL_UDP_PORT, w->text, (unsigned)o.uid);
 	else
-		snprintf(why, CTL_WHY_BYTES,
-			 "UDP port %d of %s is taken by no process that can be seen; the kernel's "
-			 "soft-RoCE (rdma_rxe) takes it",
-			 CTL_UDP_PORT, w->text);
+		owner_tell(&o, w->text, why);
 	return away ? -EAGAIN : -EADDRINUSE;
 }
 

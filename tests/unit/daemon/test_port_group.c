@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/gid.h"
 #include "daemon/owner.h"
 #include "daemon/port_group.h"
@@ -35,6 +36,10 @@
 
 static int refused_option; /* of SOL_SOCKET: fails once with ENOMEM */
 static unsigned searches;
+static const char *refused_directory; /* to opendir: EMFILE */
+static bool time_is_ours;	      /* the clocks stand, but for: */
+static uint64_t now_ns, search_ns,
+	look_ns; /* processor time of a search; each look at it takes so long */
 
 int __real_setsockopt(int fd, int level, int option, const void *value, socklen_t len);
 int __wrap_setsockopt(int fd, int level, int option, const void *value, socklen_t len);
@@ -48,11 +53,29 @@ int __wrap_setsockopt(int fd, int level, int option, const void *value, socklen_
 	return __real_setsockopt(fd, level, option, value, len);
 }
 
+int __real_clock_gettime(clockid_t clock, struct timespec *out);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
+{
+	uint64_t ns = now_ns;
+
+	if (!time_is_ours)
+		return __real_clock_gettime(clock, out);
+	if (clock == CLOCK_THREAD_CPUTIME_ID)
+		ns = search_ns += look_ns;
+	*out = (struct timespec){ (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+	return 0;
+}
+
 DIR *__real_opendir(const char *name);
 DIR *__wrap_opendir(const char *name);
 DIR *__wrap_opendir(const char *name)
 {
 	searches += !strcmp(name, "/proc");
+	if (refused_directory && !strcmp(name, refused_directory)) {
+		errno = EMFILE;
+		return NULL;
+	}
 	return __real_opendir(name);
 }
 
@@ -188,6 +211,49 @@ static void processes_are_searched_once_a_second(void **state)
 	port_group_destroy(g);
 }
 
+/* The test has the port itself, which is none of the processes that are looked at: as if the kernel
+ * had it. */
+static void find_and_tell(const uint8_t gid[CTL_GID_BYTES], struct owner *owner,
+			  char why[CTL_WHY_BYTES])
+{
+	now_ns += UINT64_C(10000000000); /* the time for searches is new, the last answer too old */
+	owner_find(gid, owner);
+	assert_true(owner->found && !owner->pid);
+	owner->uid = 0; /* as of a socket of the kernel's, whoever runs the test */
+	owner_tell(owner, "the address", why);
+}
+
+/* No owner is named, nor is it said that there is none, unless all processes were looked at. */
+static void a_search_that_is_given_up_is_told(void **state)
+{
+	char why[CTL_WHY_BYTES];
+	struct port_group *g;
+	uint8_t gid[CTL_GID_BYTES];
+	struct owner owner;
+
+	address(8, gid);
+	assert_int_equal(port_group_create(gid, 0, &g), 0);
+	now_ns = clock_now_ns();
+	time_is_ours = true;
+	find_and_tell(gid, &owner, why);
+	assert_true(owner.searched && strstr(why, "soft-RoCE"));
+	look_ns = 20000000; /* there are more than two processes */
+	find_and_tell(gid, &owner, why);
+	assert_true(!owner.searched && strstr(why, "given up") && !strstr(why, "soft-RoCE"));
+	look_ns = 0;
+	find_and_tell(gid, &owner, why);
+	assert_true(owner.searched);
+	refused_directory = "/proc/1/fd";
+	find_and_tell(gid, &owner, why);
+	assert_true(!owner.searched && strstr(why, "given up"));
+	refused_directory = "/proc";
+	find_and_tell(gid, &owner, why);
+	assert_true(!owner.searched && strstr(why, "given up"));
+	refused_directory = NULL;
+	time_is_ours = false;
+	port_group_destroy(g);
+}
+
 /* IPv6 as well; the owner of another address's port does not count. */
 static void owners_are_told_by_ipv6_address(void **state)
 {
@@ -253,6 +319,7 @@ int main(void)
 		cmocka_unit_test(every_socket_takes_merged_packets),
 		cmocka_unit_test(packets_without_checksum_are_taken_over_ipv6),
 		cmocka_unit_test(processes_are_searched_once_a_second),
+		cmocka_unit_test(a_search_that_is_given_up_is_told),
 		cmocka_unit_test(owners_are_told_by_ipv6_address),
 		cmocka_unit_test(owners_of_many_addresses_are_told_in_turn),
 	};
