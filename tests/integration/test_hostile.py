@@ -31,8 +31,34 @@ ROUNDS_MIN = 3
 
 
 def resident_kib(pid):
-    status = pathlib.Path(f'/proc/{pid}/status').read_text()
-    return int(re.search(r'^VmRSS:\s+(\d+)', status, re.MULTILINE)[1])
+    """None: the process has ended, or is about to and has no memory any more."""
+    try:
+        status = pathlib.Path(f'/proc/{pid}/status').read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    found = re.search(r'^VmRSS:\s+(\d+)', status, re.MULTILINE)
+    return int(found[1]) if found else None
+
+
+class Memory:
+    """How much memory programs, and the daemons of their hosts, had at first."""
+
+    def __init__(self, programs, hosts):
+        self._groups = [[program.pid] for program in programs] + [host.daemons() for host in hosts]
+        self._before = {pid: resident_kib(pid) for group in self._groups for pid in group}
+
+    def growth_kib(self):
+        """Of each. A daemon of programs before these may have been about to end, and that is no error. But a
+        program, and a daemon of each host, is still there.
+        """
+        found = []
+        for group in self._groups:
+            now = {pid: resident_kib(pid) for pid in group}
+            grown = [size - self._before[pid] for pid, size in now.items()
+                     if size is not None and self._before[pid] is not None]
+            assert grown, f'of {group} none has lived through the attack'
+            found += grown
+        return found
 
 
 class Guarded:
@@ -147,9 +173,7 @@ def test_hostile_sender(cables, tmp_path, kind):
         plan = [(victim, packets_for(kind, victim)) for victim in (guarded.at_b, guarded.at_a)]
     attacks = [Attack(cable, victim.target, packets, tmp_path / str(number))
                for number, (victim, packets) in enumerate(plan)]
-    watched = [end.pid for end in guarded.ends + beside.ends]
-    watched += cable.a.daemons() + cable.b.daemons()
-    before = [resident_kib(pid) for pid in watched]
+    memory = Memory(guarded.ends + beside.ends, cable.hosts)
     for attack in attacks:
         names = 'attacked', 'beside it'
         before_it = rates(lambda: time.sleep(0.3), guarded, beside)
@@ -160,7 +184,7 @@ def test_hostile_sender(cables, tmp_path, kind):
             told_to_slow_down = kind == 'forged_by_peer' and name == 'attacked'
             assert busy * SECONDS > (ROUNDS_MIN if told_to_slow_down else quiet * SHARE_MIN), (
                 f'{name}: {busy:.0f} rounds/s while {attack.sent} datagrams came, {quiet:.0f} without')
-    growth = [resident_kib(pid) - size for pid, size in zip(watched, before)]
+    growth = memory.growth_kib()
     assert max(growth) < GROWTH_MAX_KIB, f'memory grew by {growth} KiB'
     guarded.finish()
     beside.finish()
