@@ -125,9 +125,9 @@ def fabric(server, client, address, *options):
     passive = server.start_server(['fi_pingpong', '-I', 20, '-B', number, *options], number, env=env)
     active = client.start('fi_pingpong', '-I', 20, '-P', number, *options, address, env=env)
     active.wait(60)
-    passive.wait(10)
+    passive.wait(20)
     lost = [end for end in (active, passive) if 'verbs;ofi_rxm' in options and loses_the_end(end)]
-    said = [end.finish(seconds=1, status=125 if end in lost else 0) for end in (active, passive)]
+    said = [end.finish(seconds=20, status=125 if end in lost else 0) for end in (active, passive)]
     assert lost or 'verbatim[' not in ''.join(said), said
     return said[0]
 
