@@ -13,8 +13,8 @@
 
 #include "side.h"
 
-#define WAIT_MS	 ((unsigned int)(5000 * patience())) /* for an expected completion or event */
-#define QUIET_MS 30				     /* for one that must not come */
+#define WAIT_MS	 ((unsigned int)(20000 * patience())) /* for an expected completion or event */
+#define QUIET_MS 30				      /* for one that must not come */
 
 /* The objects of both ends, QPs in RESET; and the same with all QPs connected, in RTS. */
 void pair_make(struct pair *pair, const struct options *options);

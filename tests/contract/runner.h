@@ -47,7 +47,7 @@ struct test {
 	unsigned int limit_s;	   /* 0: TEST_LIMIT_S */
 };
 
-#define TEST_LIMIT_S 20
+#define TEST_LIMIT_S 60
 
 #define PAIR(body)                                                                                 \
 	{                                                                                          \

@@ -43,7 +43,11 @@ struct options {
 	uint8_t timeout, retry_cnt, rnr_retry, min_rnr_timer, rd_atomic;
 };
 
-/* The options of a pair: the defaults, and what the arguments override. */
+/*
+ * The options of a pair: the defaults, and what the arguments override. A peer that waits for a
+ * processor has seconds to answer (timeout 18: eight times 1.07 s); tests of time-outs set their
+ * own.
+ */
 #define WITH(...)                                                                                  \
 	(&(struct options){ .type = IBV_QPT_RC,                                                    \
 			    .qps = 1,                                                              \
@@ -57,7 +61,7 @@ struct options {
 				     .max_inline_data = 64 },                                      \
 			    .cqe = 256,                                                            \
 			    .mtu = IBV_MTU_1024,                                                   \
-			    .timeout = 14,                                                         \
+			    .timeout = 18,                                                         \
 			    .retry_cnt = 7,                                                        \
 			    .rnr_retry = 7,                                                        \
 			    .min_rnr_timer = 1,                                                    \

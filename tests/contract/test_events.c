@@ -354,7 +354,7 @@ static void op_receive_and_compute(struct side *side, void *argument)
 /* The sender, which sleeps, need not wait until the receiver calls a verb again. */
 static void rule_29_completed_while_the_receiver_computes(struct pair *pair)
 {
-	unsigned int computes_ms = WAIT_MS / 5;
+	unsigned int computes_ms = 1000 * (unsigned)patience();
 	uint64_t begin;
 	int none = 0;
 
