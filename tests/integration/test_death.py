@@ -101,9 +101,9 @@ def test_slots_of_the_dead_are_dropped(runner, port):
     assert {listening.pid, connecting.pid} <= pids()
     kill_and_time(connecting)
     connecting.wait(5)
-    wait_until(lambda: connecting.pid not in pids(), 5, 'the slot of the dead process is dropped')
+    wait_until(lambda: connecting.pid not in pids(), 20, 'the slot of the dead process is dropped')
     listening.finish()
-    wait_until(lambda: listening.pid not in pids(), 5, 'the slot of the other one, too')
+    wait_until(lambda: listening.pid not in pids(), 20, 'the slot of the other one, too')
 
 
 @pytest.mark.asan
