@@ -26,7 +26,7 @@ class Unavailable(Exception):
     """This machine has no namespaces for us; says why."""
 
 
-def _hold(*argv, program=('sh', '-c', 'echo; exec cat >/dev/null')):
+def hold(*argv, program=('sh', '-c', 'echo; exec cat >/dev/null')):
     """A process that ends when its standard input does. Returns it once the namespaces are made."""
     holder = subprocess.Popen([*argv, *map(str, program)],
                               stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -36,7 +36,7 @@ def _hold(*argv, program=('sh', '-c', 'echo; exec cat >/dev/null')):
     return holder
 
 
-def _release(holder):
+def release(holder):
     holder.stdin.close()
     holder.wait()
     holder.stdout.close()
@@ -111,7 +111,7 @@ class Cable:
         self._user = ()
         try:
             if os.geteuid() != 0:
-                outer = _hold('unshare', '--user', '--map-root-user', '--keep-caps')
+                outer = hold('unshare', '--user', '--map-root-user', '--keep-caps')
                 self._holders.append(outer)
                 self._user = ('nsenter', f'--user=/proc/{outer.pid}/ns/user',
                               '--preserve-credentials', '--')
@@ -130,7 +130,7 @@ class Cable:
             raise
 
     def _host(self, name, number, options):
-        holder = _hold(*self._user, 'unshare', '--net', '--')
+        holder = hold(*self._user, 'unshare', '--net', '--')
         self._holders.append(holder)
         enter = ['nsenter', f'--net=/proc/{holder.pid}/ns/net']
         if self._user:
@@ -163,7 +163,7 @@ class Cable:
             except AssertionError as refused:
                 raise Unavailable(f'only root can hold interrupts back: {refused}') from refused
             middle.ip('link', 'set', name, 'promisc', 'on', 'up')
-        self._holders.append(_hold(*middle.prefix, program=(CARRIER, 'enda', 'endb')))
+        self._holders.append(hold(*middle.prefix, program=(CARRIER, 'enda', 'endb')))
         self._join_management()
 
     def _join_management(self):
@@ -201,7 +201,7 @@ class Cable:
 
     def _drop(self):
         for holder in reversed(self._holders):
-            _release(holder)
+            release(holder)
         self._holders = []
 
     def __enter__(self):
