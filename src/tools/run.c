@@ -160,9 +160,16 @@ static const char *value_of(const char *name)
 	return value ? value : "";
 }
 
-/* Appends to LD_PRELOAD: a sanitizer's library has to be the first. */
+/*
+ * Appends to LD_PRELOAD: a sanitizer's library that is there has to be the first. A program that is
+ * linked with libasan.so has it behind what is preloaded, and refuses to run; but it misses
+ * nothing, as this library passes each call on to the next one. ASAN_OPTIONS of the user come last
+ * and win.
+ */
 static int set_preload(const struct libdir *libs)
 {
+	int rc;
+
 	if (strpbrk(libs->preload, " :")) {
 		fprintf(stderr,
 			"verbatim: warning: the loader takes no path with a space: %s is not "
@@ -170,7 +177,12 @@ static int set_preload(const struct libdir *libs)
 			libs->preload);
 		return 0;
 	}
-	return *libs->preload ? extend("LD_PRELOAD", value_of("LD_PRELOAD"), libs->preload) : 0;
+	if (!*libs->preload)
+		return 0;
+	rc = extend("LD_PRELOAD", value_of("LD_PRELOAD"), libs->preload);
+	if (rc == 0)
+		rc = extend("ASAN_OPTIONS", "verify_asan_link_order=0", value_of("ASAN_OPTIONS"));
+	return rc;
 }
 
 /* Programs that answer for the system's where those ask the kernel (src/preload/bin). */

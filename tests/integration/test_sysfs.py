@@ -113,6 +113,56 @@ def test_what_was_preloaded_stays(runner, tmp_path):
     assert re.search(rf'^LD_PRELOAD={other}:.*/libverbatim-sysfs\.so$', output, re.MULTILINE)
 
 
+SANITIZED = r'''
+#include <dirent.h>
+#include <infiniband/verbs.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+int main(int argc, char **argv)
+{
+	DIR *folder = opendir("/sys/class/infiniband");
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *context = list && *list ? ibv_open_device(*list) : NULL;
+	struct ibv_pd *pd = context ? ibv_alloc_pd(context) : NULL;
+	volatile char *bytes = malloc(4096);
+	struct ibv_mr *mr = pd ? ibv_reg_mr(pd, (void *)bytes, 4096, IBV_ACCESS_LOCAL_WRITE) : NULL;
+	struct dirent *entry;
+
+	while (folder && (entry = readdir(folder)))
+		if (*entry->d_name != '.')
+			puts(entry->d_name);
+	if (!folder || !mr)
+		return 2;
+	closedir(folder);
+	if (argc > 1)
+		bytes[4096] = 1;
+	ibv_dereg_mr(mr);
+	ibv_dealloc_pd(pd);
+	ibv_close_device(context);
+	ibv_free_device_list(list);
+	free((void *)bytes);
+	return 0;
+}
+'''
+
+
+@pytest.mark.parametrize('compiler', ['gcc', 'clang'])
+def test_a_program_with_a_sanitizer(runner, tmp_path, compiler):
+    """gcc links libasan.so, which wants to be before all that is preloaded; clang puts it into the program."""
+    if 'LD_PRELOAD' in os.environ:
+        pytest.skip('the library under test brings a sanitizer of its own')
+    program = tmp_path / 'sanitized'
+    subprocess.run([compiler, '-g', '-fsanitize=address', '-o', program, '-x', 'c', '-', '-libverbs'], input=SANITIZED,
+                   text=True, check=True)
+    assert runner.run(program) == f'{DEVICE}\n'
+    # What it is there for it still finds.
+    assert 'heap-buffer-overflow' in runner.run(program, 'x', status=1)
+    if compiler == 'gcc':  # the user's own word counts
+        said = runner.run(program, env={'ASAN_OPTIONS': 'verify_asan_link_order=1'}, status=1)
+        assert 'ASan runtime does not come first' in said, said
+
+
 def test_other_programs_see_nothing():
     assert not os.path.exists(CLASS)
 
