@@ -31,6 +31,11 @@ static void drain(int fd)
 		return; /* EAGAIN: another thread was quicker */
 }
 
+static void drain_retry_timer(int fd)
+{
+	timers_drain_retry();
+}
+
 static void drain_roce_timer(int fd)
 {
 	timers_drain_roce();
@@ -87,7 +92,7 @@ static const struct source sources[] = {
 		.name = "retries on this host", /* shm_retry_run */
 		.fd = timers_retry_fd,
 		.events = EPOLLIN,
-		.drain = drain,
+		.drain = drain_retry_timer,
 		.reset_after_fork = shm_reset_after_fork,
 	},
 	{

@@ -7,59 +7,92 @@
 #include <unistd.h>
 
 #include "base/lock.h"
-#include "roce/roce.h"
 
-static int retry_timer = -1, roce_timer = -1, notice_timer = -1;
+#define TIMERS_NEVER UINT64_MAX
+
+/* A timerfd that arming moves forward only. */
+struct forward_timer {
+	struct lock lock; /* innermost; guards `ns` */
+	int fd;
+	uint64_t ns; /* fd is set to this or less, or has fired */
+};
+
+static struct forward_timer retry = { .lock = LOCK_INITIALIZER, .fd = -1, .ns = TIMERS_NEVER };
+static struct forward_timer roce = { .lock = LOCK_INITIALIZER, .fd = -1, .ns = TIMERS_NEVER };
+
+static int notice_timer = -1;
 static _Atomic uint64_t notice_due_ns; /* notice_timer is set to this */
 #define NOTICE_NS 1000000ull
 
-static struct lock roce_lock = LOCK_INITIALIZER;		       /* innermost */
-static uint64_t roce_timer_ns GUARDED_BY(roce_lock) = TRANSPORT_NEVER; /* it is set to this */
-
-int timers_init(void)
+static void arm(struct forward_timer *timer, uint64_t ns)
 {
-	retry_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	roce_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	notice_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	notice_due_ns = 0;
-	return retry_timer < 0 || roce_timer < 0 || notice_timer < 0 ? -errno : 0;
-}
-
-void timers_arm_retry(uint64_t ns)
-{
-	timers_set(retry_timer, ns);
-}
-
-void timers_arm_roce(uint64_t ns)
-{
-	lock_acquire(&roce_lock);
-	if (ns < roce_timer_ns) {
-		roce_timer_ns = ns;
-		timers_set(roce_timer, ns ? ns : 1);
+	lock_acquire(&timer->lock);
+	if (ns < timer->ns) {
+		timer->ns = ns;
+		timers_set(timer->fd, ns ? ns : 1);
 	}
-	lock_release(&roce_lock);
+	lock_release(&timer->lock);
 }
 
-int timers_retry_fd(void)
-{
-	return retry_timer;
-}
-
-int timers_roce_fd(void)
-{
-	return roce_timer;
-}
-
-void timers_drain_roce(void)
+static void drain(struct forward_timer *timer)
 {
 	uint64_t count;
 	ssize_t got;
 
-	lock_acquire(&roce_lock);
-	got = read(roce_timer, &count, sizeof(count));
+	lock_acquire(&timer->lock);
+	got = read(timer->fd, &count, sizeof(count));
 	(void)got; /* EAGAIN: another thread has set it anew */
-	roce_timer_ns = TRANSPORT_NEVER;
-	lock_release(&roce_lock);
+	timer->ns = TIMERS_NEVER;
+	lock_release(&timer->lock);
+}
+
+static void reset_after_fork(struct forward_timer *timer)
+{
+	if (timer->fd >= 0)
+		close(timer->fd);
+	timer->fd = -1;
+	lock_acquire_in_child(&timer->lock);
+	timer->ns = TIMERS_NEVER;
+	lock_release(&timer->lock);
+}
+
+int timers_init(void)
+{
+	retry.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	roce.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	notice_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+	notice_due_ns = 0;
+	return retry.fd < 0 || roce.fd < 0 || notice_timer < 0 ? -errno : 0;
+}
+
+void timers_arm_retry(uint64_t ns)
+{
+	arm(&retry, ns);
+}
+
+void timers_arm_roce(uint64_t ns)
+{
+	arm(&roce, ns);
+}
+
+int timers_retry_fd(void)
+{
+	return retry.fd;
+}
+
+int timers_roce_fd(void)
+{
+	return roce.fd;
+}
+
+void timers_drain_retry(void)
+{
+	drain(&retry);
+}
+
+void timers_drain_roce(void)
+{
+	drain(&roce);
 }
 
 /* The notice was deferred before `now` was read: if the timer has still to fire, it does so after
@@ -81,12 +114,7 @@ void timers_reset_after_fork(void)
 {
 	if (notice_timer >= 0)
 		close(notice_timer);
-	if (retry_timer >= 0)
-		close(retry_timer);
-	if (roce_timer >= 0)
-		close(roce_timer);
-	retry_timer = roce_timer = notice_timer = -1;
-	lock_acquire_in_child(&roce_lock);
-	roce_timer_ns = TRANSPORT_NEVER;
-	lock_release(&roce_lock);
+	notice_timer = -1;
+	reset_after_fork(&retry);
+	reset_after_fork(&roce);
 }

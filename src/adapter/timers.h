@@ -5,8 +5,12 @@
  *
  * The threads that poll run both kinds by the clock. So a timer is set only while no thread holds
  * the poll lease (wakeup_on_deadline, wakeup_on_retry_deadline), or by the progress thread when it
- * ends the lease (barrier TIMER, adapter/poll_lease.h). That of the transport is not set if it
- * fires earlier already.
+ * ends the lease (barrier TIMER, adapter/poll_lease.h).
+ *
+ * A thread may be late with a deadline that it has read: another one has set the timer to an
+ * earlier deadline meanwhile. So setting a timer moves it forward only, to an earlier time. Who
+ * drains it, the progress thread, looks at all deadlines afterwards, and sets it to the earliest of
+ * them before it sleeps.
  *
  * Any thread.
  */
@@ -20,10 +24,8 @@
 /* 0 or -errno. */
 int timers_init(void);
 
-/* Sets the timer of retries on this host. */
+/* The timer of retries on this host, and of the transport, fires at `ns` or earlier. */
 void timers_arm_retry(uint64_t ns);
-
-/* Sets the transport's timer to `ns`, unless it fires earlier already. */
 void timers_arm_roce(uint64_t ns);
 
 /*
@@ -38,6 +40,7 @@ void timers_on_deferred_notice(uint64_t now_ns);
 int timers_retry_fd(void);
 int timers_roce_fd(void);
 int timers_notice_fd(void);
+void timers_drain_retry(void);
 void timers_drain_roce(void);
 
 /* Sets a timerfd to fire at `ns`, CLOCK_MONOTONIC. */

@@ -85,6 +85,30 @@ static void a_deadline_of_retries_does_likewise(void **state)
 	assert_true(is_readable(timers_retry_fd()));
 }
 
+/* A thread may be late with a deadline, and another one have set an earlier one meanwhile. */
+static void a_timer_is_moved_forward_only(void **state)
+{
+	uint64_t far = clock_now_ns() + 3600 * 1000000000ull;
+
+	timers_arm_retry(1);
+	timers_arm_retry(far);
+	assert_true(is_readable(timers_retry_fd()));
+	timers_drain_retry();
+	assert_false(is_readable(timers_retry_fd()));
+	timers_arm_retry(far); /* who drains it looks anew */
+	assert_false(is_readable(timers_retry_fd()));
+	timers_arm_retry(1);
+	assert_true(is_readable(timers_retry_fd()));
+
+	timers_arm_roce(1);
+	timers_arm_roce(far);
+	assert_true(is_readable(timers_roce_fd()));
+	timers_drain_roce();
+	assert_false(is_readable(timers_roce_fd()));
+	timers_arm_roce(1);
+	assert_true(is_readable(timers_roce_fd()));
+}
+
 static void a_thread_that_arms_a_cq_wakes_it_if_it_polled(void **state)
 {
 	wakeup_on_arm();
@@ -113,6 +137,7 @@ int main(void)
 		TEST(what_the_progress_thread_alone_does_wakes_it),
 		TEST(a_deadline_sets_the_timer_unless_a_thread_polls),
 		TEST(a_deadline_of_retries_does_likewise),
+		TEST(a_timer_is_moved_forward_only),
 		TEST(a_thread_that_arms_a_cq_wakes_it_if_it_polled),
 		TEST(after_a_fork_it_writes_nothing),
 	};
