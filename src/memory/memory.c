@@ -11,6 +11,7 @@
 
 #include "base/arena.h"
 #include "base/page.h"
+#include "base/uncancelled.h"
 #include "memory/bounce.h"
 #include "memory/hazard.h"
 #include "memory/imported.h"
@@ -171,6 +172,9 @@ bool memory_is_writable(uint64_t address)
 
 	if (writable || kernel_populates())
 		return writable;
+
+	UNCANCELLED; /* nanosleep is a cancellation point, and callers hold locks */
+
 	for (int i = 0; !writable && i < TRIES_WHILE_PAGES_MOVE; i++) {
 		nanosleep(&pause, NULL);
 		writable = write_nothing(address);
