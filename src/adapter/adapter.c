@@ -239,6 +239,7 @@ static void in_child(void)
 	lock_init(&adapter_lock);
 	device_reset_after_fork();
 	live_object_reset_after_fork();
+	bounce_reset_after_fork(); /* a start that failed has left them */
 	if (!running)
 		return;
 	running = false;
@@ -249,7 +250,6 @@ static void in_child(void)
 	group_reset_after_fork();
 	hazard_reset_after_fork();
 	sleeper_reset_after_fork();
-	bounce_reset_after_fork();
 	key_table_reset_after_fork();
 	mw_reset_after_fork();
 	qp_table_reset_after_fork();
