@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -105,9 +106,17 @@ int bounce_to(uint64_t to, const void *from, size_t bytes)
 	return result;
 }
 
+/* The program may have lowered RLIMIT_FSIZE: the kernel would send SIGXFSZ. */
+static bool may_write(void)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur >= BOUNCE_BYTES;
+}
+
 int bounce_from(void *to, uint64_t from, size_t bytes)
 {
-	struct buffer *buffer = take();
+	struct buffer *buffer = may_write() ? take() : NULL;
 	int result;
 
 	if (!buffer)

@@ -26,7 +26,8 @@ void bounce_reset_after_fork(void);
 
 /*
  * At most BOUNCE_BYTES. The last word of `to` is stored after the rest (CONTRACT 27). 0, -EFAULT,
- * or -EAGAIN: nothing was copied, as all buffers are in use, or there are none.
+ * or -EAGAIN: nothing was copied, as all buffers are in use, or there are none, or RLIMIT_FSIZE
+ * forbids to write to them.
  */
 int bounce_to(uint64_t to, const void *from, size_t bytes);
 int bounce_from(void *to, uint64_t from, size_t bytes);

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -147,6 +148,24 @@ static void test_a_child_has_its_own(void **state)
 	assert_int_equal(word, value);
 }
 
+/* The kernel would end the process by SIGXFSZ, or write a part. */
+static void test_a_lowered_limit_of_files(void **state)
+{
+	static const rlim_t limits[] = { 0, 8, PAGE - 1 };
+	uint64_t word = 0, value = 5;
+	struct rlimit before, low;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+	for (unsigned i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+		low = (struct rlimit){ limits[i], before.rlim_max };
+		assert_int_equal(setrlimit(RLIMIT_FSIZE, &low), 0);
+		assert_int_equal(bounce_from(&word, (uintptr_t)&value, sizeof(word)), -EAGAIN);
+		assert_int_equal(bounce_to((uintptr_t)&word, &value, sizeof(word)), 0);
+	}
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+	assert_int_equal(bounce_from(&word, (uintptr_t)&value, sizeof(word)), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -155,6 +174,7 @@ int main(void)
 		cmocka_unit_test(test_a_word_that_can_be_written),
 		cmocka_unit_test(test_threads),
 		cmocka_unit_test(test_a_child_has_its_own),
+		cmocka_unit_test(test_a_lowered_limit_of_files),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
