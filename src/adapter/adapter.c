@@ -204,7 +204,7 @@ static int make_tables(void)
 	hazard_init(arena, slot);
 	hazard_set_visitor(peers_visit_arenas);
 	doorbell_init(heap_fd, arena, slot);
-	sleeper_init(doorbell_own ? &doorbell_own->sleeper : NULL);
+	sleeper_init(doorbell_own ? &doorbell_own->sleeper : NULL, wakeup_send);
 	xcopy_allow();
 	migrate_init(heap_fd, heap_bytes, wakeup_send);
 	error = key_table_init(arena);

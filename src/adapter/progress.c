@@ -114,6 +114,18 @@ void adapter_send_acks(void)
 		send_what_is_owed();
 }
 
+/*
+ * A signal handler has left this thread's ibv_get_cq_event by longjmp, or runs in it. Peers may
+ * count on the look that did not follow.
+ */
+static void leave_left_sleep(void)
+{
+	if (!sleeper_left())
+		return;
+	channel_look_left();
+	wakeup_send();
+}
+
 void adapter_progress(void)
 {
 	bool any, now_and_then, wire;
@@ -121,6 +133,7 @@ void adapter_progress(void)
 
 	if (!progress_running || qp_building)
 		return;
+	leave_left_sleep();
 	if (owing)
 		send_what_is_owed();
 	nagle_on_poll();
@@ -184,6 +197,7 @@ void adapter_on_arm(void)
 	in_vain_ns = 0;
 	if (!progress_running)
 		return;
+	leave_left_sleep();
 	hot_links_before_sleep();
 	wakeup_on_arm();
 }
@@ -196,11 +210,11 @@ void adapter_on_arm(void)
  * leaves to the progress thread. If its program answers what came, the answer wakes the peer, too;
  * if it does not, then this thread before its next sleep, or the progress thread a moment later.
  */
-static void on_woken(void)
+static void on_woken(uint32_t role)
 {
 	int round = 0;
 
-	sleeper_awake();
+	sleeper_awake(role);
 	progress_defers_notice = true;
 	while (peers_progress_all() && ++round < ROUNDS_OF_SLEEPER)
 		;
@@ -212,40 +226,47 @@ static void on_woken(void)
 	hold_point();
 }
 
-/* The thread is cancelled, and may have been woken before that. */
-static void leave_to_progress_thread(void *channel)
+/* One sleep, after sleeper_prepare. False: the role is lost; see sleeper.h. */
+static bool sleep_once(struct channel *channel, uint32_t role, uint32_t asleep, struct cq **cq,
+		       int *rc)
 {
-	channel_sleep_cancel(channel);
-	sleeper_end();
-	wakeup_send();
+	int error;
+
+	progress_send_notice();
+	*rc = sleeper_wait(asleep);
+	if (!sleeper_is(role))
+		return false;
+	/* after EINTR too: a peer may have found WOKEN */
+	error = errno;
+	channel_look_begin(channel);
+	on_woken(role);
+	*cq = channel_sleep_end(channel);
+	errno = error;
+	return true;
 }
 
 int adapter_sleep(struct channel *channel, struct cq **cq)
 {
-	int rc = 0, error;
+	uint32_t role;
+	int rc = 0;
 
 	*cq = NULL;
 	if (!progress_running || qp_building)
 		return 0;
+	leave_left_sleep();
 	nagle_on_poll();
-	if (!sleeper_begin())
+	role = sleeper_begin();
+	if (!role)
 		return 0;
 	while (!*cq && rc == 0) {
-		sleeper_prepare();
+		uint32_t asleep = sleeper_prepare(role);
+
 		if (!channel_sleep_begin(channel))
 			break;
-		progress_send_notice();
-		rc = sleeper_wait(leave_to_progress_thread, channel);
-		/* after EINTR too: a peer may have found WOKEN, which a thread of this process
-		 * stored */
-		error = errno;
-		if (progress_running) /* false in the child of a handler's fork */
-			on_woken();
-		errno = error;
-		*cq = channel_sleep_end(channel);
-		if (*cq)
-			rc = 0;
+		if (!sleep_once(channel, role, asleep, cq, &rc))
+			return rc;
 	}
-	sleeper_end();
-	return rc;
+	if (sleeper_end(role))
+		wakeup_send();
+	return *cq ? 0 : rc;
 }

@@ -59,24 +59,28 @@ void channel_attach(struct channel *channel, struct channel_cq *user, struct cq 
 	lock_release(&channel->lock);
 }
 
+/* The channel whose sleeper the calling thread is, while it looks. */
+static _Thread_local struct channel *looks_for __attribute__((tls_model("initial-exec")));
+
 void channel_notify(struct channel *channel, struct channel_cq *user)
 {
 	lock_acquire(&channel->lock);
 	if (user->pending++ == 0)
 		list_add_tail(&channel->pending, &user->link);
-	if (channel->sleep == CHANNEL_SLEEPS) {
+	if (looks_for == channel && channel->sleep == CHANNEL_SLEEPS) {
 		channel->sleep = CHANNEL_HANDED;
-		sleeper_wake();
 	} else {
 		eventfd_add(channel->ib.fd);
+		if (channel->sleep == CHANNEL_SLEEPS)
+			sleeper_wake();
 	}
 	lock_release(&channel->lock);
 }
 
 /*
- * Invariant: count of the descriptor + readers between read and lock + 1 if an event was handed to
- * the sleeper - withdrawn = sum of the CQs' `pending`. A reader that finds withdrawn > 0 gives up
- * its count, for an event that was dropped. Any other reader finds an event.
+ * Invariant: count of the descriptor + readers between read and lock + 1 if the sleeper has made
+ * an event for itself - withdrawn = sum of the CQs' `pending`. A reader that finds withdrawn > 0
+ * gives up its count, for an event that was dropped. Any other reader finds an event.
  */
 static struct cq *take_locked(struct channel *channel) REQUIRES(channel->lock)
 {
@@ -125,16 +129,24 @@ bool channel_sleep_begin(struct channel *channel)
 	if (is_nonblocking(channel->ib.fd))
 		return false;
 	lock_acquire(&channel->lock);
+	if (channel->sleep == CHANNEL_HANDED) /* to a look that a signal handler has left */
+		eventfd_add(channel->ib.fd);
 	sleep = list_empty(&channel->pending);
 	channel->sleep = sleep ? CHANNEL_SLEEPS : CHANNEL_AWAKE;
 	lock_release(&channel->lock);
 	return sleep;
 }
 
+void channel_look_begin(struct channel *channel)
+{
+	looks_for = channel;
+}
+
 struct cq *channel_sleep_end(struct channel *channel)
 {
 	struct cq *cq = NULL;
 
+	looks_for = NULL;
 	lock_acquire(&channel->lock);
 	if (channel->sleep == CHANNEL_HANDED)
 		cq = take_locked(channel);
@@ -143,13 +155,9 @@ struct cq *channel_sleep_end(struct channel *channel)
 	return cq;
 }
 
-void channel_sleep_cancel(struct channel *channel)
+void channel_look_left(void)
 {
-	lock_acquire(&channel->lock);
-	if (channel->sleep == CHANNEL_HANDED)
-		eventfd_add(channel->ib.fd);
-	channel->sleep = CHANNEL_AWAKE;
-	lock_release(&channel->lock);
+	looks_for = NULL;
 }
 
 uint32_t channel_detach(struct channel *channel, struct channel_cq *user)

@@ -7,6 +7,7 @@
  *
  * The descriptor is an eventfd (EFD_SEMAPHORE) that counts pending events: the sum of
  * channel_cq.pending. So it is level-triggered in poll and epoll, and programs can set O_NONBLOCK.
+ * An event that a thread makes for itself (channel_look_begin) may pass it by.
  *
  * Lock: channel->lock, taken inside CQ locks.
  */
@@ -38,8 +39,8 @@ struct channel {
 	uint32_t withdrawn;
 	enum channel_sleep {
 		CHANNEL_AWAKE,
-		CHANNEL_SLEEPS, /* the sleeper (base/sleeper.h) waits for the next event */
-		CHANNEL_HANDED, /* an event was added for it, and not to the descriptor's count */
+		CHANNEL_SLEEPS, /* the sleeper (base/sleeper.h) waits for an event, or looks */
+		CHANNEL_HANDED, /* it made one in its look, not in the descriptor's count */
 	} sleep;
 	struct live_object live;
 };
@@ -69,14 +70,24 @@ int channel_take(struct channel *channel, struct cq **cq);
 
 /*
  * The calling thread, the sleeper, waits for the next event elsewhere than in read(): from here to
- * channel_sleep_end the next event is its own, and sleeper_wake tells it. False: it has to call
- * channel_take, as there is an event already, or the program has set O_NONBLOCK.
+ * channel_sleep_end sleeper_wake tells it of events that other threads make. These are in the
+ * descriptor, for whichever thread reads it: the sleeper may leave by a signal handler's longjmp.
+ * False: it has to call channel_take, as there is an event already, or the program has set
+ * O_NONBLOCK.
  */
 bool channel_sleep_begin(struct channel *channel);
-/* The event that came meanwhile, which counts as reported from now on; NULL: none did. */
+/*
+ * It looks, until channel_sleep_end: the first event that the calling thread itself makes is its
+ * own, and not in the descriptor, which spares two system calls.
+ */
+void channel_look_begin(struct channel *channel);
+/* Its own event, which counts as reported from now on; NULL: there is none. */
 struct cq *channel_sleep_end(struct channel *channel);
-/* The same for a thread that takes no event: whoever reads the descriptor gets it. */
-void channel_sleep_cancel(struct channel *channel);
+/*
+ * The calling thread looks for no channel, though it has not called channel_sleep_end: a signal
+ * handler has left its look by longjmp.
+ */
+void channel_look_left(void);
 
 /*
  * For a CQ that is being destroyed: drops its pending events, and leaves the channel. Returns how
