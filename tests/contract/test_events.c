@@ -2,59 +2,11 @@
 /* Completion and async events: rules 3, 4, 29, 30 and 31 of the contract. */
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "expect.h"
-
-#define SOLICITED (IBV_SEND_SIGNALED | IBV_SEND_SOLICITED)
-
-/* End a, which is here, waits for what b sends. */
-static void arm(struct pair *pair, enum which which, bool solicited_only)
-{
-	int result = ibv_req_notify_cq(pair->a.side->cq[which], solicited_only);
-
-	REQUIRE(result == 0, "ibv_req_notify_cq: %s", strerror(result));
-}
-
-static bool readable(int fd, unsigned int timeout_ms)
-{
-	struct pollfd ready = { .fd = fd, .events = POLLIN };
-
-	return poll(&ready, 1, (int)timeout_ms) == 1 && (ready.revents & POLLIN);
-}
-
-/* Takes one event, which has to be of this CQ, and acknowledges it. */
-static void take_event(const char *file, int line, struct pair *pair, enum which which)
-{
-	struct side *side = pair->a.side;
-	struct ibv_cq *cq;
-	void *context;
-
-	if (!readable(side->channel->fd, WAIT_MS))
-		fail_here(file, line, "no completion event came");
-	if (ibv_get_cq_event(side->channel, &cq, &context) != 0)
-		fail_here(file, line, "ibv_get_cq_event: %s", strerror(errno));
-	if (cq != side->cq[which] || context != side)
-		fail_here(file, line, "event of another CQ, or without its cq_context");
-	ibv_ack_cq_events(cq, 1);
-}
-
-#define expect_event(pair, which) take_event(__FILE__, __LINE__, pair, which)
-#define expect_no_event(pair)                                                                      \
-	REQUIRE(!readable((pair)->a.side->channel->fd, QUIET_MS), "unexpected "                    \
-								  "event")
-
-/* One message from b to a, completed at b, not polled at a. */
-static void deliver(struct pair *pair, uint64_t wr_id, unsigned int flags)
-{
-	post_receive(&pair->a, 0, RECEIVE(.wr_id = wr_id, .length = 64));
-	post_send(&pair->b, 0, SEND(.wr_id = 1, .length = 64, .flags = flags));
-	expect(&pair->b, SENDS, 1, IBV_WC_SUCCESS);
-}
+#include "events.h"
 
 static void rule_29_next_completion_makes_an_event(struct pair *pair)
 {
@@ -372,122 +324,6 @@ static void rule_29_completed_while_the_receiver_computes(struct pair *pair)
 	end_finish(&pair->b);
 }
 
-/* A thread of end a that waits for an event. */
-struct waiter {
-	struct ibv_comp_channel *channel;
-	struct ibv_cq *cq;
-	int result, error;
-	_Atomic bool done;
-	pthread_t thread;
-};
-
-static void *wait_for_event(void *argument)
-{
-	struct waiter *this = argument;
-	void *context;
-
-	this->result = ibv_get_cq_event(this->channel, &this->cq, &context);
-	this->error = errno;
-	this->done = true;
-	return NULL;
-}
-
-static void start_waiter(struct waiter *this, struct pair *pair)
-{
-	*this = (struct waiter){ .channel = pair->a.side->channel, .result = 1 };
-	REQUIRE(pthread_create(&this->thread, NULL, wait_for_event, this) == 0, "pthread_create");
-	sleep_ms(50);
-}
-
-static void expect_waited(struct waiter *this, struct pair *pair, uint64_t wr_id)
-{
-	pthread_join(this->thread, NULL);
-	REQUIRE(this->result == 0, "ibv_get_cq_event: %s", strerror(this->error));
-	ibv_ack_cq_events(this->cq, 1);
-	expect(&pair->a, RECEIVES, wr_id, IBV_WC_SUCCESS);
-}
-
-static void ignore(int number)
-{
-}
-
-static void on_signal(int flags)
-{
-	struct sigaction action = { .sa_handler = ignore, .sa_flags = flags };
-
-	REQUIRE(sigaction(SIGUSR1, &action, NULL) == 0, "sigaction");
-}
-
-/* signal(7): as read() does, a wait goes on after a handler with SA_RESTART, and ends after others.
- */
-static void rule_29_signals_while_blocked(struct pair *pair)
-{
-	struct waiter waiter;
-
-	pair_connect(pair, WITH(.channel = true));
-	arm(pair, RECEIVES, false);
-	on_signal(SA_RESTART);
-	start_waiter(&waiter, pair);
-	for (int i = 0; i < 3; i++) {
-		pthread_kill(waiter.thread, SIGUSR1);
-		sleep_ms(10);
-	}
-	deliver(pair, 50, IBV_SEND_SIGNALED);
-	expect_waited(&waiter, pair, 50);
-
-	on_signal(0);
-	start_waiter(&waiter, pair);
-	for (; !waiter.done; sleep_ms(10)) /* the first ones may come before it waits */
-		pthread_kill(waiter.thread, SIGUSR1);
-	pthread_join(waiter.thread, NULL);
-	REQUIRE(waiter.result == -1 && waiter.error == EINTR, "result %d, %s", waiter.result,
-		strerror(waiter.error));
-}
-
-/* pthreads(7): a cancellation point. What comes afterwards is for another thread. */
-static void rule_29_cancelled_while_blocked(struct pair *pair)
-{
-	struct waiter waiter;
-	void *result;
-
-	pair_connect(pair, WITH(.channel = true));
-	for (uint64_t i = 0; i < 5; i++) {
-		arm(pair, RECEIVES, false);
-		start_waiter(&waiter, pair);
-		REQUIRE(pthread_cancel(waiter.thread) == 0, "pthread_cancel");
-		pthread_join(waiter.thread, &result);
-		REQUIRE(result == PTHREAD_CANCELED, "not cancelled");
-		deliver(pair, 2 * i, IBV_SEND_SIGNALED);
-		expect_event(pair, RECEIVES);
-		expect(&pair->a, RECEIVES, 2 * i, IBV_WC_SUCCESS);
-		arm(pair, RECEIVES, false);
-		start_waiter(&waiter, pair);
-		deliver(pair, 2 * i + 1, IBV_SEND_SIGNALED);
-		expect_waited(&waiter, pair, 2 * i + 1);
-	}
-}
-
-/* Two threads wait on one channel, and each gets one of two events. */
-static void rule_29_two_threads_blocked(struct pair *pair)
-{
-	struct waiter waiters[2];
-
-	pair_connect(pair, WITH(.channel = true));
-	arm(pair, RECEIVES, false);
-	start_waiter(&waiters[0], pair);
-	start_waiter(&waiters[1], pair);
-	deliver(pair, 50, IBV_SEND_SIGNALED);
-	expect(&pair->a, RECEIVES, 50, IBV_WC_SUCCESS);
-	arm(pair, RECEIVES, false);
-	deliver(pair, 51, IBV_SEND_SIGNALED);
-	expect(&pair->a, RECEIVES, 51, IBV_WC_SUCCESS);
-	for (int i = 0; i < 2; i++) {
-		pthread_join(waiters[i].thread, NULL);
-		REQUIRE(waiters[i].result == 0, "ibv_get_cq_event: %s", strerror(waiters[i].error));
-		ibv_ack_cq_events(waiters[i].cq, 1);
-	}
-}
-
 static void rule_30_level_triggered(struct pair *pair)
 {
 	struct epoll_event ready = { .events = EPOLLIN };
@@ -754,9 +590,6 @@ static const struct test tests[] = {
 	PAIR(rule_29_no_event_is_lost),
 	PAIR(rule_29_no_event_is_lost_by_sleepers),
 	APART(rule_29_completed_while_the_receiver_computes),
-	PAIR(rule_29_signals_while_blocked),
-	PAIR(rule_29_cancelled_while_blocked),
-	PAIR(rule_29_two_threads_blocked),
 	PAIR(rule_30_level_triggered),
 	PAIR(rule_30_o_nonblock),
 	PAIR(rule_30_a_duplicate_works),
