@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Interposes readlink, realpath, the reading of extended attributes, and chdir. Files of the tree
- * have no attributes. chdir into the tree fails, because the kernel has no such directory.
+ * Interposes readlink, realpath, and the reading of extended attributes, of which files of the tree
+ * have none.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "preload/real.h"
@@ -149,30 +148,4 @@ PRELOAD_EXPORT ssize_t llistxattr(const char *path, char *list, size_t size)
 	if (served_concerns(AT_FDCWD, path) && refuse_attributes(path))
 		return -1;
 	return real()->llistxattr(path, list, size);
-}
-
-static __attribute__((noinline)) int chdir_served(const char *path)
-{
-	struct served served;
-	int rc = served_begin(AT_FDCWD, path, true, &served);
-
-	if (rc == WALKED_REAL)
-		return real()->chdir(path);
-	if (rc == WALKED_ELSEWHERE)
-		return real()->chdir(served.elsewhere);
-	if (rc == WALKED_NODE) {
-		served_end(&served);
-		dprintf(STDERR_FILENO,
-			"verbatim: cannot change to %s: it exists only in the view of sysfs that "
-			"programs read; ibv_devinfo and ibstat print its contents\n",
-			path);
-		rc = -EOPNOTSUPP;
-	}
-	errno = -rc;
-	return -1;
-}
-
-PRELOAD_EXPORT int chdir(const char *path)
-{
-	return served_concerns(AT_FDCWD, path) ? chdir_served(path) : real()->chdir(path);
 }

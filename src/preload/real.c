@@ -14,13 +14,23 @@ static const struct {
 	const char *name;
 	size_t offset;
 } entries[] = {
-	ENTRY(open),	  ENTRY(openat),    ENTRY(fopen),      ENTRY(stat),	 ENTRY(lstat),
-	ENTRY(fstat),	  ENTRY(fstatat),   ENTRY(statx),      ENTRY(access),	 ENTRY(euidaccess),
-	ENTRY(faccessat), ENTRY(readlink),  ENTRY(readlinkat), ENTRY(realpath),	 ENTRY(getxattr),
-	ENTRY(lgetxattr), ENTRY(listxattr), ENTRY(llistxattr), ENTRY(opendir),	 ENTRY(fdopendir),
-	ENTRY(readdir),	  ENTRY(readdir_r), ENTRY(closedir),   ENTRY(rewinddir), ENTRY(seekdir),
-	ENTRY(telldir),	  ENTRY(dirfd),	    ENTRY(scandir),    ENTRY(scandirat), ENTRY(glob),
-	ENTRY(chdir),
+	ENTRY(open),	   ENTRY(openat),
+	ENTRY(fopen),	   ENTRY(stat),
+	ENTRY(lstat),	   ENTRY(fstat),
+	ENTRY(fstatat),	   ENTRY(statx),
+	ENTRY(access),	   ENTRY(euidaccess),
+	ENTRY(faccessat),  ENTRY(readlink),
+	ENTRY(readlinkat), ENTRY(realpath),
+	ENTRY(getxattr),   ENTRY(lgetxattr),
+	ENTRY(listxattr),  ENTRY(llistxattr),
+	ENTRY(opendir),	   ENTRY(fdopendir),
+	ENTRY(readdir),	   ENTRY(readdir_r),
+	ENTRY(closedir),   ENTRY(rewinddir),
+	ENTRY(seekdir),	   ENTRY(telldir),
+	ENTRY(dirfd),	   ENTRY(scandir),
+	ENTRY(scandirat),  ENTRY(glob),
+	ENTRY(chdir),	   ENTRY(fchdir),
+	ENTRY(getcwd),	   ENTRY(get_current_dir_name),
 };
 
 /*

@@ -46,6 +46,9 @@ struct real {
 	__typeof__(readlinkat) *readlinkat;
 	__typeof__(realpath) *realpath;
 	__typeof__(chdir) *chdir;
+	__typeof__(fchdir) *fchdir;
+	__typeof__(getcwd) *getcwd;
+	__typeof__(get_current_dir_name) *get_current_dir_name;
 	__typeof__(getxattr) *getxattr;
 	__typeof__(lgetxattr) *lgetxattr;
 	__typeof__(listxattr) *listxattr;

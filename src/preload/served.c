@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "preload/cwd.h"
+
 #define FD_NAME	     "verbatim:"
 #define FD_LINK	     "/memfd:" FD_NAME
 #define UVERBS_MAJOR 231
@@ -28,12 +30,16 @@ bool served_concerns(int directory_fd, const char *path)
 	if (!path)
 		return false;
 	if (path[0] != '/')
-		return directory_fd >= 0 && atomic_load_explicit(&any_made, memory_order_relaxed);
+		return directory_fd >= 0 ? atomic_load_explicit(&any_made, memory_order_relaxed)
+					 : directory_fd == AT_FDCWD && *path &&
+						   atomic_load_explicit(&cwd_may_be_inside,
+									memory_order_relaxed);
 	return strstr(path, "/infiniband") || strstr(path, "/devices/verbatim");
 }
 
 /*
- * The path of the node that a descriptor of the tree stands for. False: it is another descriptor.
+ * The path of the node that a descriptor of the tree, or AT_FDCWD, stands for. False: it is another
+ * descriptor.
  */
 static bool path_of_fd(int fd, char path[TREE_PATH_MAX])
 {
@@ -41,6 +47,8 @@ static bool path_of_fd(int fd, char path[TREE_PATH_MAX])
 	ssize_t len;
 	char *end;
 
+	if (fd == AT_FDCWD)
+		return cwd_path(path);
 	if (fd < 0 || !atomic_load_explicit(&any_made, memory_order_relaxed))
 		return false;
 	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);

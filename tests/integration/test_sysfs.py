@@ -181,12 +181,74 @@ def test_costs_other_calls_nothing(runner):
     assert with_view and with_view == without
 
 
-def test_chdir_into_the_view_fails(runner):
-    """ibstatus does it. The message names programs that print the contents."""
-    for shell in ('sh', 'bash'):
-        said = runner.run(shell, '-c', 'cd /sys/class/infiniband; cd /sys/class && pwd')
-        assert 'verbatim: cannot change to /sys/class/infiniband:' in said and 'ibv_devinfo' in said, said
-        assert said.endswith('/sys/class\n'), said
+def test_ibstatus(runner):
+    """A script that changes into the tree, lists it there, and starts programs from there."""
+    for argument in ([], [DEVICE], [f'{DEVICE}:1']):
+        said = runner.run('ibstatus', *argument)
+        assert said.startswith(f"Infiniband device '{DEVICE}' port 1 status:\n"), said
+        for line in ('default gid:\t 0000:0000:0000:0000:0000:ffff:7f00:0001', 'state:\t\t 4: ACTIVE',
+                     'phys state:\t 5: LinkUp', 'link_layer:\t Ethernet'):
+            assert line in said, said
+        assert said.count('status:') == 1 and 'unknown' not in said, said
+
+
+@pytest.mark.parametrize('shell', ['sh', 'bash'])
+def test_changing_into_the_tree(runner, shell):
+    """Relative paths, in the shell and in what it starts; up, and out of the tree."""
+    real = f'/sys/devices/verbatim/{DEVICE}/infiniband/{DEVICE}'
+    assert runner.run(shell, '-c', f'cd {CLASS} && echo * && /bin/pwd && cat {DEVICE}/ports/1/state') == \
+        f'{DEVICE}\n{CLASS}\n4: ACTIVE\n'
+    assert runner.run(shell, '-c', f'cd {PORT}; cd gids && cat 0 ../state; ls .. | head -n 2; test -r 0 && realpath 0'
+                      ).splitlines() == ['0000:0000:0000:0000:0000:ffff:7f00:0001', '4: ACTIVE', 'cap_mask',
+                                         runner.run('ls', PORT).split()[1], f'{real}/ports/1/gids/0']
+    assert runner.run(shell, '-c', f'cd -P {PORT}; pwd; cd ../..; /bin/pwd; cd /sys/class; pwd; test -d net && echo net'
+                      ) == f'{real}/ports/1\n{real}\n/sys/class\nnet\n'
+    assert runner.run('env', '-C', CLASS, 'sh', '-c', f'cat {DEVICE}/node_type; cd ..; /bin/pwd; test -e {DEVICE} || echo up'
+                      ) == '1: CA\n/sys/class\nup\n'
+    said = runner.run(shell, '-c', f'cd {PORT}/state || echo no; cd {CLASS}/none || echo no; pwd')
+    assert said.splitlines()[-1] == os.getcwd() and said.count('no\n') == 2, said
+
+
+def test_changing_into_the_tree_leaves_nothing(runner):
+    def places():
+        return [name for folder in ('/tmp', '/dev/shm', '/var/tmp') for name in os.listdir(folder)
+                if name.startswith('.verbatim-cwd')]
+    said = runner.run('sh', '-c', f'cd {PORT}; cat state; touch x || ls -A /tmp /dev/shm /var/tmp')
+    assert said.startswith('4: ACTIVE') and '.verbatim-cwd' not in said, said
+    assert not places()
+
+
+def test_changing_into_the_tree_where_little_can_be_written(runner):
+    """Any of some directories does. Where none can be written, the message names programs that print the contents."""
+    if os.getuid() != 0:
+        pytest.skip('only root mounts')
+    def read_only(*folders):
+        mounts = ''.join(f'mount --bind {f} {f} && mount -o remount,ro,bind {f} && ' for f in folders)
+        return runner.start_plain(
+            'env', '-u', 'XDG_RUNTIME_DIR', 'unshare', '--mount', 'sh', '-c', f'{mounts}exec {VERBATIM} run -- '
+            f'sh -c "cd {CLASS} && /bin/pwd || /bin/pwd"').finish()
+    assert read_only('/tmp') == f'{CLASS}\n'
+    said = read_only('/tmp', '/dev/shm', '/var/tmp')
+    assert f'verbatim: cannot change to {CLASS}' in said and 'ibv_devinfo' in said, said
+    assert said.endswith(f'{os.getcwd()}\n'), said
+
+
+def test_a_child_of_vfork_changes_into_the_tree(runner):
+    """It writes to its parent's memory, but has a working directory of its own."""
+    said = runner.run('/usr/bin/python3', '-c', f'''if True:
+        import os, subprocess
+        here = os.getcwd()
+        print(subprocess.run(["cat", "state"], cwd="{PORT}", capture_output=True, text=True).stdout.strip())
+        assert os.getcwd() == here and sorted(os.listdir(".")) == sorted(os.listdir(here))
+        os.chdir("{PORT}")
+        subprocess.run(["true"], cwd="/sys")
+        print(open("state").read().strip(), os.path.basename(os.getcwd()), "gids" in os.listdir("."))
+        os.fchdir(os.open("gids", os.O_RDONLY))
+        print(os.path.relpath(os.getcwd(), "{PORT}".replace("/class/", "/devices/")).split("/")[-2:])
+        os.chdir(here)
+        print(os.path.exists("state"))
+    ''')
+    assert said.splitlines() == ['4: ACTIVE', '4: ACTIVE 1 True', "['1', 'gids']", 'False'], said
 
 
 def test_without_proc(runner, tmp_path):
@@ -196,3 +258,8 @@ def test_without_proc(runner, tmp_path):
     said = runner.start_plain('unshare', '--mount', 'sh', '-c',
                               f'mount -t tmpfs none /proc && exec {VERBATIM} run -- true').finish()
     assert said == '', said
+    # Programs started in the tree would not know where they are.
+    said = runner.start_plain('unshare', '--mount', 'sh', '-c', f'mount -t tmpfs none /proc && exec {VERBATIM} run -- '
+                              f'sh -c "cd {CLASS} || pwd"').finish()
+    assert f'verbatim: cannot change to {CLASS}' in said and 'ibv_devinfo' in said, said
+    assert said.endswith(f'{os.getcwd()}\n'), said

@@ -36,6 +36,7 @@ int __xstat(int version, const char *path, struct stat *out);
 int __lxstat64(int version, const char *path, struct stat64 *out);
 int __fxstat(int version, int fd, struct stat *out);
 int __fxstatat(int version, int directory_fd, const char *path, struct stat *out, int flags);
+char *__getcwd_chk(char *out, size_t size, size_t room);
 char *__realpath_chk(const char *path, char *out, size_t room);
 ssize_t __readlink_chk(const char *path, char *out, size_t size, size_t room);
 
@@ -379,6 +380,69 @@ static void real_files(void **state)
 	unlink(path);
 }
 
+static void is_in(const char *path)
+{
+	char out[PATH_MAX];
+	char *made = getcwd(NULL, 0);
+
+	assert_string_equal(made, path);
+	free(made);
+	assert_ptr_equal(getcwd(out, strlen(path) + 1), out);
+	assert_string_equal(out, path);
+	assert_ptr_equal(__getcwd_chk(out, sizeof(out), sizeof(out)), out);
+	assert_string_equal(out, path);
+	made = get_current_dir_name();
+	assert_string_equal(made, path);
+	free(made);
+	errno = 0;
+	assert_null(getcwd(out, strlen(path)));
+	assert_int_equal(errno, ERANGE);
+	assert_null(getcwd(out, 0));
+	assert_int_equal(errno, EINVAL);
+}
+
+static void changes_directory(void **state)
+{
+	int before = open(".", O_RDONLY | O_DIRECTORY), ports = open(DEVICE "/ports", O_RDONLY);
+	int text = open(DEVICE "/fw_ver", O_RDONLY);
+	struct stat status, other;
+	char out[PATH_MAX];
+
+	assert_true(before >= 0 && ports >= 0 && text >= 0);
+	assert_int_equal(chdir(DEVICE), 0);
+	is_in(RESOLVED);
+	reads_state(open("ports/1/state", O_RDONLY));
+	reads_state(open("./ports/../ports/1//state", O_RDONLY));
+	assert_int_equal(stat(".", &status), 0);
+	assert_int_equal(stat(DEVICE, &other), 0);
+	assert_true(status.st_ino == other.st_ino && status.st_dev == other.st_dev);
+	assert_int_equal(access("fw_ver", R_OK), 0);
+	assert_int_equal(readlink("device", out, sizeof(out)), strlen("../../../vrb_lo"));
+	assert_non_null(realpath("ports/1", out));
+	assert_string_equal(out, RESOLVED "/ports/1");
+	assert_int_equal(stat("", &status), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_int_equal(chdir("fw_ver"), -1);
+	assert_int_equal(errno, ENOTDIR);
+	assert_int_equal(chdir("nothing"), -1);
+	assert_int_equal(errno, ENOENT);
+	assert_int_equal(fchdir(text), -1);
+	assert_int_equal(errno, ENOTDIR);
+	is_in(RESOLVED);
+	assert_int_equal(fchdir(ports), 0);
+	is_in(RESOLVED "/ports");
+	assert_int_equal(chdir("../device"), 0);
+	is_in("/sys/devices/verbatim/vrb_lo");
+	assert_int_equal(chdir("../.."), 0);
+	is_in("/sys/devices");
+	assert_int_equal(access("system", R_OK), 0);
+	assert_int_equal(access("fw_ver", R_OK), -1);
+	assert_int_equal(fchdir(before), 0);
+	close(before);
+	close(ports);
+	close(text);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -388,7 +452,7 @@ int main(void)
 		cmocka_unit_test(links),      cmocka_unit_test(directories),
 		cmocka_unit_test(scans),      cmocka_unit_test(globs),
 		cmocka_unit_test(attributes), cmocka_unit_test(inherited),
-		cmocka_unit_test(real_files),
+		cmocka_unit_test(real_files), cmocka_unit_test(changes_directory),
 	};
 
 	/* The parent may have set SIG_IGN: then waitpid would find no child. */
