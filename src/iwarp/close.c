@@ -156,8 +156,9 @@ static void stage_terminate(struct iwarp_qp *iq)
 static void drain(struct iwarp_qp *iq)
 {
 	if (iq->state == STREAM_DRAINING && !iq->lost) {
-		if (!stage_send(iq) && !iq->lost)
+		if (!stage_send(iq) && !iq->sending.broken)
 			return;
+		iq->lost |= iq->sending.broken;
 		if (!iq->lost)
 			iwarp_env.shutdown(iq->stream);
 		iq->state = STREAM_LINGERING;
@@ -226,7 +227,7 @@ void close_settle(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 		iwarp_env.shutdown(iq->stream);
 		iq->state = STREAM_FINISHED;
 	}
-	if (!iq->input.at_end || iq->revoking || iq->refused.pending ||
+	if (!iq->input.at_end || iq->revoking || iq->revoke_tries || iq->refused.pending ||
 	    (iwarp_is_sending(iq) && (iwarp_owed(iq) || stage_bytes(&iq->stage))))
 		return;
 	on_end(iq, iq->state == STREAM_OPEN ? IWARP_END_CLOSED : IWARP_END_DISCONNECTED,

@@ -230,7 +230,7 @@ static void stage_rest(struct iwarp_qp *iq, const struct gather *gather, size_t 
 	uint8_t *to = stage_reserve(&iq->stage, gather->bytes - sent);
 
 	if (!to) {
-		iq->lost = true;
+		iq->sending.broken = true;
 		return;
 	}
 	for (int i = 0; i < gather->count; i++) {
@@ -243,7 +243,7 @@ static void stage_rest(struct iwarp_qp *iq, const struct gather *gather, size_t 
 		}
 		if (memory_copy_from(to, (uintptr_t)from + sent, n - sent)) {
 			cause_report(CAUSE_MEMORY_FAULT_LOCAL, iq->qp->ib.qp_num, NULL);
-			iq->lost = true;
+			iq->sending.broken = true;
 			return;
 		}
 		to += n - sent;
@@ -258,7 +258,7 @@ void gather_send(struct iwarp_qp *iq, struct gather *gather, bool more)
 		ssize_t n = iwarp_env.send(iq->stream, gather->pieces, gather->count, more);
 
 		if (n < 0) {
-			iq->lost = true;
+			iq->sending.broken = true;
 		} else if ((size_t)n < gather->bytes) {
 			iq->sending.blocked = true;
 			stage_rest(iq, gather, (size_t)n);

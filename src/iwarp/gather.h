@@ -79,8 +79,8 @@ enum gather_result gather_add(struct iwarp_qp *iq, struct gather *gather,
 			      enum cause *cause);
 
 /*
- * Sends the burst, which is empty then, and stages the rest. Sets iq->lost, sending.blocked.
- * `more`: the next burst follows at once.
+ * Sends the burst, which is empty then, and stages the rest. Sets sending.broken and
+ * sending.blocked. `more`: the next burst follows at once.
  */
 void gather_send(struct iwarp_qp *iq, struct gather *gather, bool more);
 

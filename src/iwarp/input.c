@@ -293,6 +293,16 @@ static ssize_t read_some(struct iwarp_qp *iq, bool *full)
 	return n;
 }
 
+/*
+ * The peer sends no more, but may still read: what was posted before leaves. Later requests do not,
+ * or the end would wait for ever.
+ */
+static void end_input(struct iwarp_qp *iq)
+{
+	iq->input.at_end = true;
+	iq->input.until = iq->qp->sq.tail;
+}
+
 bool input_run(struct iwarp_qp *iq, bool *any) REQUIRES(iq->qp->lock)
 {
 	struct input *input = &iq->input;
@@ -317,7 +327,7 @@ bool input_run(struct iwarp_qp *iq, bool *any) REQUIRES(iq->qp->lock)
 		    (n == IWARP_END && (input->end || input->fpdu_filled || input->state)))
 			iq->lost = true;
 		else if (n == IWARP_END)
-			input->at_end = true;
+			end_input(iq);
 		if (n < 0)
 			return false;
 		*any = true;

@@ -111,6 +111,22 @@ static bool is_over(const struct iwarp_qp *iq)
 	return !iq || iq->state == STREAM_ENDED || iq->state == STREAM_NONE;
 }
 
+/*
+ * Sends what may go, then looks at what the stream allows. Where it takes nothing any more, as its
+ * peer is gone, all that came before is read first: a READ whose response is here succeeds.
+ */
+static void go_on(struct iwarp_qp *iq)
+{
+	bool any;
+
+	transmit_run(iq);
+	if (iq->sending.broken && !(iwarp_is_receiving(iq) && input_run(iq, &any)) &&
+	    !iq->revoking && !iq->refused.pending)
+		iq->lost = true;
+	close_settle(iq);
+	CHECK(iwarp_check(iq->qp));
+}
+
 enum iwarp_progress iwarp_on_readable(struct qp *qp, bool *any)
 {
 	struct iwarp_qp *iq = iwarp_of(qp);
@@ -123,9 +139,7 @@ enum iwarp_progress iwarp_on_readable(struct qp *qp, bool *any)
 		more = input_run(iq, any);
 	else
 		input_discard(iq);
-	transmit_run(iq);
-	close_settle(iq);
-	CHECK(iwarp_check(qp));
+	go_on(iq);
 	return is_over(iq) ? IWARP_OVER : more ? IWARP_MORE : IWARP_IDLE;
 }
 
@@ -141,9 +155,7 @@ void iwarp_on_writable(struct qp *qp)
 		iwarp_on_readable(qp, &any);
 		return;
 	}
-	transmit_run(iq);
-	close_settle(iq);
-	CHECK(iwarp_check(qp));
+	go_on(iq);
 }
 
 bool iwarp_wants_room(const struct qp *qp)
@@ -160,8 +172,7 @@ void iwarp_disconnect(struct qp *qp)
 	if (is_over(iq) || iq->state != STREAM_OPEN)
 		return;
 	iq->state = STREAM_CLOSING;
-	transmit_run(iq);
-	close_settle(iq);
+	go_on(iq);
 }
 
 enum iwarp_end iwarp_end_of(const struct qp *qp)
@@ -183,9 +194,7 @@ static void issue(struct qp *qp) REQUIRES(qp->lock)
 
 	if (is_over(iq))
 		return;
-	transmit_run(iq);
-	close_settle(iq);
-	CHECK(iwarp_check(qp));
+	go_on(iq);
 }
 
 static void quiesce(struct qp *qp)

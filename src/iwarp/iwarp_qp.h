@@ -65,6 +65,7 @@ struct sending {
 	bool immediate_owed; /* a WRITE_WITH_IMM has its WRITE built, not the immediate data */
 	bool gated;	     /* the responder waits for the initiator's first FPDU */
 	bool blocked;	     /* the stream has no room: until iwarp_on_writable */
+	bool broken;	     /* it takes no byte any more; what came before may still be read */
 	uint32_t send_msn, request_msn, response_msn; /* of the next message in queue 0, 1, 3 */
 	uint32_t finish;   /* requests before this one are finished, or wait for a response */
 	uint64_t position; /* bytes of the stream so far, for markers */
@@ -81,10 +82,11 @@ enum input_state {
 
 /* What is received: input.c finds FPDUs, accept.c takes their segments. */
 struct input {
-	uint8_t state; /* enum input_state */
-	bool whole;    /* FPDUs are put together before they are looked at: CRC, markers */
-	bool any;      /* an FPDU has come */
-	bool at_end;   /* the peer's FIN has come */
+	uint8_t state;	/* enum input_state */
+	bool whole;	/* FPDUs are put together before they are looked at: CRC, markers */
+	bool any;	/* an FPDU has come */
+	bool at_end;	/* the peer's FIN has come */
+	uint32_t until; /* at_end: requests before this one still leave */
 	uint32_t left;
 	uint32_t payload; /* bytes of payload in this segment */
 	uint32_t ulpdu;
@@ -169,7 +171,8 @@ static inline uint32_t iwarp_owed(const struct iwarp_qp *iq)
 /* Requests and responses may be sent. */
 static inline bool iwarp_is_sending(const struct iwarp_qp *iq)
 {
-	return (iq->state == STREAM_OPEN || iq->state == STREAM_CLOSING) && !iq->lost;
+	return (iq->state == STREAM_OPEN || iq->state == STREAM_CLOSING) && !iq->lost &&
+	       !iq->sending.broken;
 }
 
 /* FPDUs of the peer are executed. */

@@ -47,6 +47,8 @@ enum request_turn request_next(struct iwarp_qp *iq, const struct gather *gather)
 		enum request_turn turn;
 		enum cause cause;
 
+		if (iq->input.at_end && sq->issue == iq->input.until)
+			return REQUEST_NONE;
 		if (wqe->flags & IBV_SEND_FENCE && iwarp_outstanding(iq))
 			return REQUEST_NONE;
 		if (operation_is_of_this_end(opcode_operation(wqe->opcode))) {

@@ -71,12 +71,13 @@ bool stage_send(struct iwarp_qp *iq)
 {
 	struct stage *stage = &iq->stage;
 
-	while (stage->head != stage->tail && !iq->sending.blocked && !iq->lost) {
+	while (stage->head != stage->tail && !iq->sending.blocked && !iq->sending.broken &&
+	       !iq->lost) {
 		struct iovec piece = { stage->bytes + stage->head, stage_bytes(stage) };
 		ssize_t n = iwarp_env.send(iq->stream, &piece, 1, false);
 
 		if (n < 0)
-			iq->lost = true;
+			iq->sending.broken = true;
 		else if ((size_t)n < stage_bytes(stage))
 			iq->sending.blocked = true;
 		if (n > 0)

@@ -104,7 +104,7 @@ static void finish_sent(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 	struct sq *sq = &iq->qp->sq;
 	bool any = false;
 
-	if (iq->lost)
+	if (iq->lost || iq->sending.broken)
 		return;
 	if ((int32_t)(iq->sending.finish - sq->head) < 0)
 		iq->sending.finish = sq->head;
@@ -165,7 +165,7 @@ static bool step(struct iwarp_qp *iq, struct gather *gather) REQUIRES(iq->qp->lo
 	if (turn == REQUEST_FLUSH || result == GATHER_FULL)
 		return !iq->sending.blocked;
 	if (result == GATHER_FAILED)
-		iq->lost = true;
+		iq->sending.broken = true;
 	else
 		fail(iq, is_response, cause);
 	return false;

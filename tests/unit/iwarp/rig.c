@@ -33,7 +33,7 @@ static ssize_t take(void *stream, const struct iovec *pieces, int count, bool mo
 
 	assert_in_range(count, 1, IWARP_SEND_PIECES);
 	assert_false(end->shut);
-	if (end->broken)
+	if (end->broken || end->refused)
 		return IWARP_LOST;
 	end->sends++;
 	for (int i = 0; i < count && end->room; i++) {

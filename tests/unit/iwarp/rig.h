@@ -36,6 +36,7 @@ struct rig_end {
 	size_t piece; /* how many bytes a `receive` yields at most */
 	unsigned sends, receives;
 	bool shut, broken;
+	bool refused; /* `send` fails; what has come may still be received */
 	enum iwarp_end end;
 	unsigned ends;	/* calls of `ended` */
 	unsigned again; /* likewise */

@@ -91,6 +91,48 @@ static void test_end_within_an_fpdu(void **state)
 	assert_int_equal(rig[1].end, IWARP_END_LOST);
 }
 
+/* The peer is gone, as a `send` tells. What it said before still counts. */
+static void test_what_came_before_a_reset(void **state)
+{
+	rig_connect(NULL);
+	rig_receive(0, 5, 1000);
+	rig_receive(0, 6, 1000);
+	rig_post(0, IBV_WR_RDMA_READ, 5000, 1);
+	rig_read(1);
+	rig_post(1, IBV_WR_SEND, 1000, 7);
+	rig[0].refused = true;
+	rig_post(0, IBV_WR_SEND, 1000, 2);
+	rig_expect(0, 1, IBV_WC_SUCCESS);
+	rig_expect(0, 5, IBV_WC_SUCCESS);
+	rig_expect(0, 2, IBV_WC_WR_FLUSH_ERR);
+	rig_expect(0, 6, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(rig[0].end, IWARP_END_LOST);
+	assert_int_equal(rig[0].qp->failure, CAUSE_IWARP_LOST);
+}
+
+/* What is posted at the peer's FIN still leaves; what is posted later does not hold up the end. */
+static void test_requests_at_the_fin(void **state)
+{
+	rig_connect(NULL);
+	rig_receive(1, 5, 100000);
+	rig_receive(1, 6, 100000);
+	rig[0].room = 5000;
+	rig_post(0, IBV_WR_SEND, 100000, 1);
+	disconnect(1);
+	rig_read(0);
+	rig_read(0);
+	rig_post(0, IBV_WR_SEND, 1000, 2);
+	assert_int_equal(qp_state(rig[0].qp), IBV_QPS_RTS);
+	rig[0].room = SIZE_MAX;
+	rig_run();
+	rig_expect(0, 1, IBV_WC_SUCCESS);
+	rig_expect(0, 2, IBV_WC_WR_FLUSH_ERR);
+	rig_expect(1, 5, IBV_WC_SUCCESS);
+	rig_expect(1, 6, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(rig[0].end, IWARP_END_CLOSED);
+	assert_int_equal(rig[0].qp->failure, CAUSE_IWARP_CLOSED);
+}
+
 static void test_broken_stream(void **state)
 {
 	rig_connect(NULL);
@@ -320,6 +362,8 @@ int main(void)
 		TEST(test_orderly_end),
 		TEST(test_disconnect_of_a_full_stream),
 		TEST(test_end_within_an_fpdu),
+		TEST(test_what_came_before_a_reset),
+		TEST(test_requests_at_the_fin),
 		TEST(test_broken_stream),
 		TEST(test_modified_to_error),
 		TEST(test_reset_and_destroy_end_at_once),
