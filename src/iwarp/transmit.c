@@ -147,8 +147,10 @@ static bool step(struct iwarp_qp *iq, struct gather *gather) REQUIRES(iq->qp->lo
 
 	if (gather_is_empty(gather) &&
 	    stage_bytes(&iq->stage) >= (stage_has_all(iq) ? GATHER_BYTES_MAX : 1) &&
-	    !stage_send(iq))
+	    !stage_send(iq)) {
+		finish_sent(iq); /* the stage has them: a READ behind them may be answered */
 		return false;
+	}
 	turn = choose(iq, gather, &is_response);
 	if (turn == REQUEST_OVER)
 		return false;

@@ -341,6 +341,39 @@ static void test_order_and_fence(void **state)
 	rig_expect(1, 11, IBV_WC_SUCCESS);
 }
 
+/*
+ * What is staged is finished, also if the stage is full: so a READ whose response cannot be stored
+ * fails at once, and nothing more of the response is taken.
+ */
+static void test_bad_sink_behind_a_full_stage(void **state)
+{
+	struct iwarp_options options = rig_options();
+	struct ibv_sge sge = { (uintptr_t)rig[0].memory, 16384, 0xbad00 };
+	struct ibv_send_wr first = { .wr_id = 1, .opcode = IBV_WR_SEND };
+	struct ibv_send_wr bad = {
+		.wr_id = 2,
+		.opcode = IBV_WR_RDMA_READ,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.wr.rdma = { (uintptr_t)rig[1].memory, rig[1].mr->ib.rkey },
+	};
+
+	options.mpa.sends_markers = true;
+	rig_connect(&options);
+	rig_receive(1, 5, 100);
+	rig[0].room = 1000;
+	assert_int_equal(sq_push(&rig[0].qp->sq, &first), 0);
+	assert_int_equal(sq_push(&rig[0].qp->sq, &bad), 0);
+	rig_post(0, IBV_WR_RDMA_WRITE, 300000, 3);
+	rig_read(1);
+	rig_read(0);
+	rig_read(0);
+	rig_expect(0, 1, IBV_WC_SUCCESS);
+	rig_expect(0, 2, IBV_WC_LOC_PROT_ERR);
+	rig_expect(0, 3, IBV_WC_WR_FLUSH_ERR);
+	rig_expect(1, 5, IBV_WC_SUCCESS);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, rig_destroy)
@@ -359,6 +392,7 @@ int main(void)
 		TEST(test_atomics),
 		TEST(test_ord),
 		TEST(test_order_and_fence),
+		TEST(test_bad_sink_behind_a_full_stage),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
