@@ -88,7 +88,7 @@ static uint8_t send_opcode(const struct wqe *wqe)
 static void end_message(struct iwarp_qp *iq)
 {
 	iq->sending.in_message = false;
-	iq->qp->sq.issue++;
+	sq_wqe(&iq->qp->sq, iq->qp->sq.issue++)->state = WQE_ISSUED;
 }
 
 static enum gather_result add_message(struct iwarp_qp *iq, struct gather *gather, struct wqe *wqe,
@@ -234,9 +234,7 @@ enum gather_result request_add(struct iwarp_qp *iq, struct gather *gather, enum 
 		result = add_with_response(iq, gather, wqe, cause);
 	else
 		result = add_message(iq, gather, wqe, cause);
-	if (result == GATHER_ADDED) {
-		wqe->state = WQE_ISSUED;
+	if (result == GATHER_ADDED)
 		wqe->begun = 1;
-	}
 	return result;
 }

@@ -374,6 +374,27 @@ static void test_bad_sink_behind_a_full_stage(void **state)
 	rig_expect(1, 5, IBV_WC_SUCCESS);
 }
 
+/* A request counts as issued when all of it is (sq.h), also if it takes several segments. */
+static void test_state_of_a_request_under_way(void **state)
+{
+	struct sq *sq = &rig[0].qp->sq;
+	uint32_t seq = sq->tail;
+
+	rig_connect(NULL);
+	rig[0].room = 5000;
+	rig_post(0, IBV_WR_RDMA_WRITE, 300000, 1);
+	assert_int_equal(sq->issue, seq);
+	assert_int_equal(sq_wqe(sq, seq)->state, WQE_POSTED);
+	rig_post(0, IBV_WR_RDMA_READ, 1000, 2);
+	rig[0].room = SIZE_MAX;
+	rig_make_room(0);
+	rig_expect(0, 1, IBV_WC_SUCCESS);
+	assert_int_equal(sq->issue, seq + 2);
+	assert_int_equal(sq_wqe(sq, seq + 1)->state, WQE_ISSUED);
+	rig_run();
+	rig_expect(0, 2, IBV_WC_SUCCESS);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, rig_destroy)
@@ -393,6 +414,7 @@ int main(void)
 		TEST(test_ord),
 		TEST(test_order_and_fence),
 		TEST(test_bad_sink_behind_a_full_stage),
+		TEST(test_state_of_a_request_under_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
