@@ -190,6 +190,7 @@ void close_quiesce(struct iwarp_qp *iq)
 	if (iq->terminate && was_sending)
 		stage_terminate(iq);
 	iq->state = was_sending ? STREAM_DRAINING : STREAM_LINGERING;
+	iwarp_env.ending(iq->stream, true);
 	drain(iq);
 }
 

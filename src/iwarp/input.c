@@ -301,6 +301,8 @@ static void end_input(struct iwarp_qp *iq)
 {
 	iq->input.at_end = true;
 	iq->input.until = iq->qp->sq.tail;
+	if (iq->state == STREAM_OPEN)
+		iwarp_env.ending(iq->stream, false);
 }
 
 bool input_run(struct iwarp_qp *iq, bool *any) REQUIRES(iq->qp->lock)

@@ -172,6 +172,7 @@ void iwarp_disconnect(struct qp *qp)
 	if (is_over(iq) || iq->state != STREAM_OPEN)
 		return;
 	iq->state = STREAM_CLOSING;
+	iwarp_env.ending(iq->stream, false);
 	go_on(iq);
 }
 

@@ -67,6 +67,12 @@ struct iwarp_env {
 	 */
 	void (*shutdown)(void *stream);
 	/*
+	 * The stream is to end, and bytes may still have to leave: the environment bounds that, and
+	 * after that time `send` and `receive` say IWARP_LOST. `failed`: the QP is in ERR, so only
+	 * what is staged leaves; else what is posted does, too. May be said again.
+	 */
+	void (*ending)(void *stream, bool failed);
+	/*
 	 * The engine does not touch the stream any more, and the QP is in ERR or RESET. Called once
 	 * for each stream, within any function of the engine, or of the QP (qp_modify, qp_destroy);
 	 * so it only marks the stream, and another thread closes it later. With

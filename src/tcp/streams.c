@@ -24,7 +24,7 @@
 #define TAKES_MAX      8 /* shares of one stream, one after the other */
 #define AGAIN_NS       2000000ull
 #define LINGER_STEP_NS 5000000ull
-/* For what is posted at rdma_disconnect, and READs under way, until the half close. */
+/* For what is posted at rdma_disconnect or the peer's FIN, until the half close. */
 #define DISCONNECT_NS 30000000000ull
 #define LINGERING_MAX 128 /* with more, streams that ended are closed at once */
 #define DUE_AT_ONCE   64
@@ -162,6 +162,16 @@ static void limit(struct stream *s, uint64_t ns)
 	schedule(s, s->limit_ns);
 }
 
+/* Never later than what was said before: a peer that reads little gains nothing. */
+static void begin_end(void *stream, bool failed)
+{
+	struct stream *s = stream;
+	uint64_t ns = failed ? STREAMS_LINGER_NS : DISCONNECT_NS;
+
+	if (!s->limit_ns || clock_now_ns() + ns < s->limit_ns)
+		limit(s, ns);
+}
+
 static void half_close(void *stream)
 {
 	struct stream *s = stream;
@@ -196,6 +206,7 @@ int streams_init(const struct streams_env *surroundings)
 		.send = send_pieces,
 		.receive = receive_pieces,
 		.shutdown = half_close,
+		.ending = begin_end,
 		.ended = end_stream,
 		.again = again,
 	};
@@ -273,8 +284,6 @@ void streams_disconnect(struct qp *qp, const void *arg, bool abort)
 		qp_enter_error(qp, CAUSE_NONE);
 		return;
 	}
-	if (!s->limit_ns)
-		limit(s, DISCONNECT_NS);
 	iwarp_disconnect(qp);
 }
 

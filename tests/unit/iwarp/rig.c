@@ -85,6 +85,15 @@ static void shut(void *stream)
 	end->shut = true;
 }
 
+static void ending(void *stream, bool failed)
+{
+	struct rig_end *end = stream;
+
+	assert_false(end->is_failing); /* and nothing follows */
+	end->is_ending = true;
+	end->is_failing = failed;
+}
+
 static void ended(void *stream, struct qp *qp, enum iwarp_end why)
 {
 	struct rig_end *end = stream;
@@ -104,6 +113,7 @@ static const struct iwarp_env env = {
 	.send = take,
 	.receive = give,
 	.shutdown = shut,
+	.ending = ending,
 	.ended = ended,
 	.again = again,
 };

@@ -36,7 +36,8 @@ struct rig_end {
 	size_t piece; /* how many bytes a `receive` yields at most */
 	unsigned sends, receives;
 	bool shut, broken;
-	bool refused; /* `send` fails; what has come may still be received */
+	bool refused;		    /* `send` fails; what has come may still be received */
+	bool is_ending, is_failing; /* `ending` was called, with `failed` */
 	enum iwarp_end end;
 	unsigned ends;	/* calls of `ended` */
 	unsigned again; /* likewise */
