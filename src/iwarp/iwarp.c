@@ -150,7 +150,7 @@ void iwarp_on_writable(struct qp *qp)
 
 	if (is_over(iq))
 		return;
-	iq->sending.blocked = false;
+	iq->sending.blocked = iq->sending.yielded = false;
 	if (iq->revoking) {
 		iwarp_on_readable(qp, &any);
 		return;
@@ -162,7 +162,7 @@ bool iwarp_wants_room(const struct qp *qp)
 {
 	const struct iwarp_qp *iq = iwarp_of(qp);
 
-	return !is_over(iq) && iq->sending.blocked;
+	return !is_over(iq) && (iq->sending.blocked || iq->sending.yielded);
 }
 
 void iwarp_disconnect(struct qp *qp)

@@ -80,6 +80,11 @@ struct iwarp_env {
 	 * arrive: no SO_LINGER of 0).
 	 */
 	void (*ended)(void *stream, struct qp *qp, enum iwarp_end end);
+	/*
+	 * A share of a long response (256 KiB) has left: calls iwarp_on_writable as after
+	 * WOULD_BLOCK, but after a turn of the other streams.
+	 */
+	void (*turn_over)(void *stream);
 	/* Calls iwarp_on_writable(qp) in some ms: a LOCAL_INV waits for a copy by its key. */
 	void (*again)(void *stream, struct qp *qp);
 };
@@ -134,7 +139,7 @@ enum iwarp_progress iwarp_on_readable(struct qp *qp, bool *any) REQUIRES(qp->loc
 /* The stream may have room again. */
 void iwarp_on_writable(struct qp *qp) REQUIRES(qp->lock);
 
-/* True: bytes or requests wait for room in the stream (EPOLLOUT is needed). */
+/* True: bytes or requests wait for room in the stream, or for its turn (EPOLLOUT is needed). */
 bool iwarp_wants_room(const struct qp *qp);
 
 /*

@@ -9,6 +9,8 @@
 #include "iwarp/request.h"
 #include "iwarp/stage.h"
 
+#define SHARE_BYTES (256 * 1024) /* of responses; then other QPs have their turn */
+
 static struct owed_response *oldest_response(struct iwarp_qp *iq)
 {
 	return &iq->responses[iq->response_head % LIMIT_QP_RD_ATOM];
@@ -55,6 +57,7 @@ static enum gather_result add_read_response(struct iwarp_qp *iq, struct gather *
 	response->sink_to += bytes;
 	response->address += bytes;
 	response->left -= bytes;
+	iq->sending.share += bytes;
 	return result;
 }
 
@@ -154,6 +157,11 @@ static bool step(struct iwarp_qp *iq, struct gather *gather) REQUIRES(iq->qp->lo
 	turn = choose(iq, gather, &is_response);
 	if (turn == REQUEST_OVER)
 		return false;
+	if (turn == REQUEST_READY && is_response && iq->sending.share >= SHARE_BYTES) {
+		turn = REQUEST_NONE;
+		iq->sending.yielded = true;
+		iwarp_env.turn_over(iq->stream);
+	}
 	if (turn == REQUEST_READY) {
 		result = is_response ? add_response(iq, gather, &cause)
 				     : request_add(iq, gather, &cause);
@@ -177,8 +185,9 @@ void transmit_run(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 {
 	struct gather gather;
 
-	if (!iwarp_is_sending(iq) || iq->sending.gated || !stage_send(iq))
+	if (!iwarp_is_sending(iq) || iq->sending.gated || iq->sending.yielded || !stage_send(iq))
 		return;
+	iq->sending.share = 0;
 	gather_init(&gather);
 	while (step(iq, &gather))
 		;

@@ -124,6 +124,12 @@ static void want_room(struct stream *s, bool wanted)
 		atomic_fetch_sub(&rooms_wanted, 1);
 }
 
+/* epoll names it as soon as there is room, behind the others. */
+static void turn_over(void *stream)
+{
+	want_room(stream, true);
+}
+
 static size_t bytes_of(const struct iovec *pieces, int count)
 {
 	size_t all = 0;
@@ -206,6 +212,7 @@ int streams_init(const struct streams_env *surroundings)
 		.send = send_pieces,
 		.receive = receive_pieces,
 		.shutdown = half_close,
+		.turn_over = turn_over,
 		.ending = begin_end,
 		.ended = end_stream,
 		.again = again,

@@ -85,6 +85,11 @@ static void shut(void *stream)
 	end->shut = true;
 }
 
+static void turn_over(void *stream)
+{
+	((struct rig_end *)stream)->turns++;
+}
+
 static void ending(void *stream, bool failed)
 {
 	struct rig_end *end = stream;
@@ -113,6 +118,7 @@ static const struct iwarp_env env = {
 	.send = take,
 	.receive = give,
 	.shutdown = shut,
+	.turn_over = turn_over,
 	.ending = ending,
 	.ended = ended,
 	.again = again,

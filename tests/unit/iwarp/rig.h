@@ -39,8 +39,8 @@ struct rig_end {
 	bool refused;		    /* `send` fails; what has come may still be received */
 	bool is_ending, is_failing; /* `ending` was called, with `failed` */
 	enum iwarp_end end;
-	unsigned ends;	/* calls of `ended` */
-	unsigned again; /* likewise */
+	unsigned ends;	       /* calls of `ended` */
+	unsigned again, turns; /* likewise */
 	struct rig_end *peer;
 };
 

@@ -374,6 +374,24 @@ static void test_bad_sink_behind_a_full_stage(void **state)
 	rig_expect(1, 5, IBV_WC_SUCCESS);
 }
 
+/* A long response leaves by shares, however much the stream takes. */
+static void test_shares_of_a_response(void **state)
+{
+	rig_connect(NULL);
+	rig_post(0, IBV_WR_RDMA_READ, RIG_BYTES, 1);
+	rig_read(1);
+	assert_in_range(rig[1].tail, 256 << 10, 300 << 10);
+	rig_read(1);
+	assert_in_range(rig[1].tail, 256 << 10, 300 << 10);
+	assert_int_equal(rig[1].turns, 1);
+	assert_true(rig_make_room(1));
+	assert_in_range(rig[1].tail, 512 << 10, 600 << 10);
+	rig_run();
+	rig_expect(0, 1, IBV_WC_SUCCESS);
+	assert_int_equal(rig[1].turns, 3);
+	assert_memory_equal(rig[0].memory, rig[1].memory, RIG_BYTES);
+}
+
 /* A request counts as issued when all of it is (sq.h), also if it takes several segments. */
 static void test_state_of_a_request_under_way(void **state)
 {
@@ -414,6 +432,7 @@ int main(void)
 		TEST(test_ord),
 		TEST(test_order_and_fence),
 		TEST(test_bad_sink_behind_a_full_stage),
+		TEST(test_shares_of_a_response),
 		TEST(test_state_of_a_request_under_way),
 	};
 
