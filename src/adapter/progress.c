@@ -123,6 +123,7 @@ static void leave_left_sleep(void)
 	if (!sleeper_left())
 		return;
 	channel_look_left();
+	progress_defers_notice = false;
 	wakeup_send();
 }
 
@@ -234,10 +235,14 @@ static bool sleep_once(struct channel *channel, uint32_t role, uint32_t asleep, 
 
 	progress_send_notice();
 	*rc = sleeper_wait(asleep);
-	if (!sleeper_is(role))
-		return false;
-	/* after EINTR too: a peer may have found WOKEN */
 	error = errno;
+	if (!sleeper_is(role)) {
+		if (sleeper_lost())
+			wakeup_send();
+		errno = error;
+		return false;
+	}
+	/* after EINTR too: a peer may have found WOKEN */
 	channel_look_begin(channel);
 	on_woken(role);
 	*cq = channel_sleep_end(channel);
@@ -258,7 +263,7 @@ int adapter_sleep(struct channel *channel, struct cq **cq)
 	role = sleeper_begin();
 	if (!role)
 		return 0;
-	while (!*cq && rc == 0) {
+	while (!*cq && rc == 0 && sleeper_is(role)) {
 		uint32_t asleep = sleeper_prepare(role);
 
 		if (!channel_sleep_begin(channel))

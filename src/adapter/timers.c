@@ -58,6 +58,7 @@ static void reset_after_fork(struct forward_timer *timer)
 
 int timers_init(void)
 {
+	retry.ns = roce.ns = TIMERS_NEVER;
 	retry.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	roce.fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	notice_timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);

@@ -18,7 +18,7 @@ static _Atomic uint32_t *own;
 static _Atomic uint32_t roles;	/* that were given */
 static _Atomic uint32_t taken;	/* the sleeper's role; 0: there is none */
 static _Atomic uint32_t sleeps; /* the role, from sleeper_prepare to sleeper_awake; or 0 */
-static uint32_t number;		/* of the last sleep; the sleeper's alone */
+static _Atomic uint32_t number; /* of the last sleep */
 
 static void (*on_end)(void);
 
@@ -84,8 +84,10 @@ uint32_t sleeper_begin(void)
 	while (!role);
 	/* before it is taken: a signal handler may leave from here on */
 	sleeper_own_role = role;
-	if (atomic_compare_exchange_strong(&taken, &nobody, role))
+	if (atomic_compare_exchange_strong(&taken, &nobody, role)) {
+		sleeper_own_role = role; /* a handler with a verb may have cleared it */
 		return role;
+	}
 	sleeper_own_role = 0;
 	return 0;
 }
@@ -104,9 +106,16 @@ bool sleeper_end(uint32_t role)
 	return counted_on;
 }
 
+bool sleeper_lost(void)
+{
+	if (own)
+		atomic_exchange(own, NONE);
+	return own;
+}
+
 uint32_t sleeper_prepare(uint32_t role)
 {
-	uint32_t asleep = ++number << STATE_BITS | ASLEEP;
+	uint32_t asleep = (atomic_fetch_add(&number, 1) + 1) << STATE_BITS | ASLEEP;
 
 	if (!own)
 		return asleep;

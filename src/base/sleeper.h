@@ -77,6 +77,13 @@ bool sleeper_is(uint32_t role);
  */
 bool sleeper_end(uint32_t role);
 
+/*
+ * The calling thread was in sleeper_wait, and has lost its role: maybe before it prepared, so peers
+ * may have woken it in the place of another sleeper, and count on it. True: the caller has to wake
+ * the progress thread.
+ */
+bool sleeper_lost(void);
+
 /* The role that the calling thread has begun and not ended; 0: none. */
 extern _Thread_local uint32_t sleeper_own_role __attribute__((tls_model("initial-exec")));
 

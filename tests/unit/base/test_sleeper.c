@@ -291,6 +291,33 @@ static void a_cancelled_sleeper_is_replaced(void **state)
 	sleeper_end(role);
 }
 
+static void *sleep_with_a_lost_role(void *arg)
+{
+	struct sleep *this = arg;
+	uint32_t asleep, lost = sleeper_begin();
+
+	sleeper_left(); /* a handler calls a verb, just before the thread prepares */
+	asleep = sleeper_prepare(lost);
+	this->tid = gettid();
+	sleeper_wait(asleep);
+	this->result = sleeper_is(lost) ? -1 : sleeper_lost();
+	return NULL;
+}
+
+static void peers_do_not_count_on_a_lost_role(void **state)
+{
+	struct sleep sleep = { 0 };
+
+	assert_int_equal(pthread_create(&sleep.thread, NULL, sleep_with_a_lost_role, &sleep), 0);
+	while (!sleep.tid || !is_in_futex(sleep.tid))
+		sleep_ms(1);
+	assert_true(sleeper_wake_other(&word));
+	pthread_join(sleep.thread, NULL);
+	assert_int_equal(sleep.result, true);
+	assert_int_equal(word, NONE);
+	assert_false(sleeper_wake_other(&word));
+}
+
 /* It prepares, is woken, and looks, all the time, until it is cancelled. */
 static void *sleep_until_cancelled(void *arg)
 {
@@ -394,6 +421,7 @@ int main(void)
 		cmocka_unit_test_setup(a_sleep_that_was_left_is_ended, set_up),
 		cmocka_unit_test_setup(handlers_end_the_sleep_or_not, set_up),
 		cmocka_unit_test_setup(a_cancelled_sleeper_is_replaced, set_up),
+		cmocka_unit_test_setup(peers_do_not_count_on_a_lost_role, set_up),
 		cmocka_unit_test_setup(it_is_cancelled_at_any_instant, set_up),
 		cmocka_unit_test_setup(nothing_is_slept_over, set_up),
 	};
