@@ -2,7 +2,7 @@
 # A thin front to Meson and scripts/; each target is one command that can be given by hand.
 BUILD ?= build
 
-.PHONY: all setup demo test test-long test-interop test-places fuzz bench deb install clean
+.PHONY: all setup demo test test-long test-interop test-places test-programs fuzz bench deb install clean
 
 all: $(BUILD)/build.ninja
 	meson compile -C $(BUILD)
@@ -33,6 +33,10 @@ test-interop: setup
 # Builds, programs and packages on other releases of Debian, in chroots.
 test-places: setup
 	scripts/test places
+
+# Programs of Debian over Verbatim, in a chroot: the table of docs/programs.md.
+test-programs: setup
+	scripts/test programs
 
 # A source tarball and the package for this release of Debian, into build-deb/.
 deb:

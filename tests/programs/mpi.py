@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What Open MPI and MPICH have in common: mpi.c, and how its output is read."""
+import os
+import pathlib
+import re
+import subprocess
+import time
+
+import rows
+
+HERE = pathlib.Path(__file__).resolve().parent
+CASES = ('ring', 'alltoall', 'allreduce', 'put', 'get', 'fetch_and_op')
+SECONDS_TO_END = 2  # after the last call
+
+
+def compiled(compiler):
+    """mpi.c, by the compiler of an MPI."""
+    program = pathlib.Path('/build', f'mpi-{compiler}')
+    source = HERE / 'mpi.c'
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        subprocess.run([compiler, '-O2', '-o', program, source], check=True)
+    return program
+
+
+def reach(directory, host, name):
+    """A program that runs `NAME COMMAND...` as ssh does, on the other host."""
+    script = pathlib.Path(directory, 'rsh')
+    words = ' '.join(f"'{word}'" for word in host.prefix)
+    variables = ' '.join(f"{key}='{value}'" for key, value in host.env.items() if key.startswith('VERBATIM'))
+    # A host name of its own: by it the programs tell hosts apart.
+    script.write_text('#!/bin/sh\nwhile [ "${1#-}" != "$1" ]; do shift; done\nshift\n'
+                      f'exec {words} env {variables} unshare --uts sh -c '
+                      f'\'hostname {name}; exec {host.verbatim} run -- sh -c "$*"\' sh "$@"\n', encoding='ascii')
+    os.chmod(script, 0o755)
+    return script
+
+
+def check_run(program, ranks, seconds):
+    """All cases of mpi.c were right, and mpirun has ended soon after."""
+    output = program.finish(seconds)
+    ended = time.monotonic()
+    for case in CASES:
+        rows.check(f'ok {case} of {ranks}' in output, program.report())
+    last = float(re.search(r'last call at ([\d.]+)', output)[1])
+    rows.check(ended - last < SECONDS_TO_END, f'ended {ended - last:.2f} s after the last call', program.report())
