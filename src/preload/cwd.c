@@ -13,7 +13,8 @@
 
 #define PREFIX	"/.verbatim-cwd."
 #define DELETED " (deleted)"
-#define SLASH	':' /* no name of an interface has it */
+#define CWD	"/proc/thread-self/cwd" /* threads may have their own: unshare(2) */
+#define SLASH	':'			/* no name of an interface has it */
 
 _Static_assert(sizeof(PREFIX) + 16 + TREE_PATH_MAX <= NAME_MAX, "the name of a directory");
 
@@ -33,7 +34,7 @@ bool cwd_path(char path[TREE_PATH_MAX])
 
 	if (!atomic_load_explicit(&cwd_may_be_inside, memory_order_relaxed))
 		return false;
-	len = syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/cwd", target, sizeof(target) - 1);
+	len = syscall(SYS_readlinkat, AT_FDCWD, CWD, target, sizeof(target) - 1);
 	if (len < (ssize_t)strlen(DELETED))
 		return false;
 	target[len] = 0;
@@ -58,10 +59,10 @@ static int enter_in(const char *parent, const char *name)
 
 	if (snprintf(made, sizeof(made), "%s%s", parent, name) >= (int)sizeof(made))
 		return -ENAMETOOLONG;
-	/* 0500: the owner may change into it; nobody puts anything there. */
+	/* 0500: the owner may change into it, whatever the umask; nobody puts anything there. */
 	if (mkdir(made, 0500) != 0)
 		return -errno;
-	if (real()->chdir(made) != 0)
+	if (chmod(made, 0500) != 0 || real()->chdir(made) != 0)
 		rc = -errno;
 	rmdir(made);
 	return rc;
@@ -76,7 +77,7 @@ int cwd_enter(const char *path)
 	uint64_t random;
 
 	/* Without /proc nobody would recognize the directory. */
-	if (syscall(SYS_readlinkat, AT_FDCWD, "/proc/self/cwd", text, sizeof(text)) < 0)
+	if (syscall(SYS_readlinkat, AT_FDCWD, CWD, text, sizeof(text)) < 0)
 		return -errno;
 	if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
 		return -EAGAIN;

@@ -133,7 +133,7 @@ PRELOAD_EXPORT DIR *fdopendir(int fd)
 	struct directory *directory = NULL;
 	struct served served;
 
-	if (served_begin_fd(fd, &served) != WALKED_NODE)
+	if (fd < 0 || served_begin_fd(fd, &served) != WALKED_NODE)
 		return real()->fdopendir(fd);
 	if (served.node.kind == NODE_DIRECTORY)
 		directory = create(&served, fd);
