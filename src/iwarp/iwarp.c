@@ -113,13 +113,18 @@ static bool is_over(const struct iwarp_qp *iq)
 
 /*
  * Sends what may go, then looks at what the stream allows. Where it takes nothing any more, as its
- * peer is gone, all that came before is read first: a READ whose response is here succeeds.
+ * peer is gone, all that came before is read first: a READ whose response is here succeeds. If the
+ * peer is not gone, and sends without end, that has a limit of time.
  */
 static void go_on(struct iwarp_qp *iq)
 {
 	bool any;
 
 	transmit_run(iq);
+	if (iq->sending.broken && !iq->sending.limited && iq->state == STREAM_OPEN) {
+		iq->sending.limited = true;
+		iwarp_env.ending(iq->stream, false);
+	}
 	if (iq->sending.broken && !(iwarp_is_receiving(iq) && input_run(iq, &any)) &&
 	    !iq->revoking && !iq->refused.pending)
 		iq->lost = true;

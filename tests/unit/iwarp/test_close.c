@@ -110,6 +110,18 @@ static void test_what_came_before_a_reset(void **state)
 	assert_int_equal(rig[0].qp->failure, CAUSE_IWARP_LOST);
 }
 
+/* A stream that takes nothing, and whose peer is there and goes on sending, has a limit. */
+static void test_a_broken_stream_that_is_read_has_a_limit(void **state)
+{
+	rig_connect(NULL);
+	rig_post(1, IBV_WR_RDMA_WRITE, 400000, 7);
+	rig[0].refused = true;
+	rig_post(0, IBV_WR_SEND, 1000, 2);
+	assert_int_equal(qp_state(rig[0].qp), IBV_QPS_RTS);
+	assert_true(rig[0].is_ending);
+	assert_false(rig[0].is_failing);
+}
+
 /* What is posted at the peer's FIN still leaves; what is posted later does not hold up the end. */
 static void test_requests_at_the_fin(void **state)
 {
@@ -363,6 +375,7 @@ int main(void)
 		TEST(test_disconnect_of_a_full_stream),
 		TEST(test_end_within_an_fpdu),
 		TEST(test_what_came_before_a_reset),
+		TEST(test_a_broken_stream_that_is_read_has_a_limit),
 		TEST(test_requests_at_the_fin),
 		TEST(test_broken_stream),
 		TEST(test_modified_to_error),
