@@ -121,10 +121,8 @@ static void go_on(struct iwarp_qp *iq)
 	bool any;
 
 	transmit_run(iq);
-	if (iq->sending.broken && !iq->sending.limited && iq->state == STREAM_OPEN) {
-		iq->sending.limited = true;
+	if (iq->sending.broken && iq->state == STREAM_OPEN)
 		iwarp_env.ending(iq->stream, false);
-	}
 	if (iq->sending.broken && !(iwarp_is_receiving(iq) && input_run(iq, &any)) &&
 	    !iq->revoking && !iq->refused.pending)
 		iq->lost = true;

@@ -67,7 +67,6 @@ struct sending {
 	bool blocked;	     /* the stream has no room: until iwarp_on_writable */
 	bool yielded;	     /* its share of responses has left: until iwarp_on_writable */
 	bool broken;	     /* it takes no byte any more; what came before may still be read */
-	bool limited;	     /* for a time, which runs */
 	uint32_t send_msn, request_msn, response_msn; /* of the next message in queue 0, 1, 3 */
 	uint32_t share;				      /* bytes of responses in this turn */
 	uint32_t finish;   /* requests before this one are finished, or wait for a response */
