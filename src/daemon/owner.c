@@ -172,9 +172,8 @@ static void read_comm(pid_t pid, char *comm, int size)
 
 /*
  * The time used so far, of all addresses together. It is processor time, so that a search on a busy
- * machine gets as far as on an idle one. Beyond the limit the process stays unnamed, and that is
- * told
- * (`searched`).
+ * machine gets as far as on an idle one. Beyond the limit the process stays unnamed; `searched`
+ * tells.
  */
 static struct {
 	uint64_t from_ns, used_ns;

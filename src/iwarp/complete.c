@@ -63,8 +63,7 @@ static bool store(struct iwarp_qp *iq, size_t offset, const void *bytes, uint32_
 		return true;
 	cause_report(cause, iq->qp->ib.qp_num, "response to a READ or atomic");
 	finish(iq, IBV_WC_LOC_PROT_ERR, cause);
-	/* a broken stream: it waits for requests that have not left, but no byte is read behind it
-	 */
+	/* the READ waits for requests that a broken stream keeps; no byte is read behind it */
 	if (qp_state(iq->qp) != IBV_QPS_ERR)
 		iq->lost = true;
 	return false;
