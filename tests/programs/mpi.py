@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import subprocess
+import tempfile
 import time
 
 import rows
@@ -43,3 +44,22 @@ def check_run(program, ranks, seconds):
         rows.check(f'ok {case} of {ranks}' in output, program.report())
     last = float(re.search(r'last call at ([\d.]+)', output)[1])
     rows.check(ended - last < SECONDS_TO_END, f'ended {ended - last:.2f} s after the last call', program.report())
+
+
+def add_rows(name, package, compiler, start):
+    """start(a, b, program, ranks, transports, agent) begins mpirun; UCX has these transports. With an `agent`, which
+    runs commands on b as ssh does, half of the ranks are there.
+    """
+    def cases(ranks, transports):
+        def run(a, b):
+            with tempfile.TemporaryDirectory() as directory:
+                agent = None if a is b else reach(directory, b, 'b')
+                mpirun = start(a, b, compiled(compiler), ranks, transports, agent)
+                try:
+                    check_run(mpirun, ranks, 40)
+                finally:
+                    a.release(mpirun)
+        return run
+
+    for ranks, transport in ((2, 'rc_v'), (4, 'rc_v'), (8, 'rc_v'), (4, 'ud_v')):
+        rows.row(name, f'{ranks} ranks by UCX {transport}', package, seconds=60)(cases(ranks, f'{transport},self'))
