@@ -57,13 +57,16 @@ def run_pairs(cable, count, program, service, size, index, seconds):
     clients = [cable.a.start(*argv) for argv in clients]
     ends = [*servers, *clients]
     # The counters of a process go with it: they are looked at until the first one ends.
-    found, looks = {}, 0
-    deadline = time.monotonic() + (seconds + 30) * harness.SLOWER
+    found, looks, when = {}, 0, ''
+    begin = time.monotonic()
+    deadline = begin + (seconds + 30) * harness.SLOWER
     while all(end.status is None for end in ends) and time.monotonic() < deadline:
         found.update(wrong(cable, service))
+        if found and not when:
+            when = f'{time.monotonic() - begin:.2f} s after the start: {[host.show() for host in cable.hosts]}'
         looks += 1
         time.sleep(0.1)
-    assert looks > 3 and not found, found
+    assert looks > 3 and not found, f'{found}, {when}'
     outputs = [end.finish(seconds=30) for end in ends]
     for output in outputs[:count] if program == 'ib_send_bw' else outputs[count:]:
         assert iterations(output, size), output
