@@ -11,20 +11,6 @@ import syscalls
 pytestmark = pytest.mark.alone
 
 PER_MESSAGE = 0.05
-ROUNDS = 10
-
-
-def least(limit, *arguments):
-    """System calls a message, of the first of some rounds with less than `limit`, else of the best. What the library
-    does for a message it does in each of them. What more there is are the calls of ends that wait for a
-    processor: they are woken up, and their batches are short.
-    """
-    counts = []
-    while not counts or (min(counts) >= limit and len(counts) < ROUNDS):
-        count, yields = syscalls.per_message(*arguments)
-        print(f'{count:.4f} system calls a message; yielded {yields:.4f} times while waiting')
-        counts.append(count)
-    return min(counts)
 
 
 def skip_without_strace():
@@ -38,14 +24,22 @@ def skip_without_strace():
 def test_small_send_makes_no_system_call(runner, tmp_path, end):
     skip_without_strace()
     argv = ['ib_send_lat', '-d', DEVICE, '-F', '-s', 8]
-    assert least(PER_MESSAGE, runner, argv, end, tmp_path) < PER_MESSAGE
+    counts = []
+    # An end that may not run does not poll, and is woken up by system calls: the best of three.
+    while not counts or (min(counts) >= PER_MESSAGE and len(counts) < 3):
+        count, yields = syscalls.per_message(runner, argv, end, tmp_path)
+        print(f'{count:.4f} system calls a message; yielded {yields:.4f} times while waiting')
+        counts.append(count)
+    assert min(counts) < PER_MESSAGE, f'{counts} system calls a message'
 
 
 def test_write_wakes_nobody(runner, tmp_path):
     """The target of ib_write_bw sleeps, and has nothing to do with what is written into its memory."""
     skip_without_strace()
     argv = ['ib_write_bw', '-d', DEVICE, '-F', '-s', 8]
-    assert least(0.01, runner, argv, 'client', tmp_path, 'write') < 0.01
+    wakes, _ = syscalls.per_message(runner, argv, 'client', tmp_path, 'write')
+    print(f'{wakes:.4f} wake-ups a message')
+    assert wakes < 0.01
 
 
 SENDS = 'sendmsg,sendmmsg'
@@ -68,7 +62,13 @@ def test_small_messages_between_hosts_leave_together(cables, tmp_path, argv, end
     cable = cables(1500)
     argv = [*argv, '-d', cable.a.device, '-x', 0, '-F']
     most = UD_COUNT if 'UD' in argv else syscalls.MANY
-    assert least(0.5, None, argv, end, tmp_path, calls, cable, most) < 0.5
+    counts = []
+    # An end that may not run makes the other one's batches short: the best of three.
+    while not counts or (min(counts) >= 0.5 and len(counts) < 3):
+        count, _ = syscalls.per_message(None, argv, end, tmp_path, calls, cable, most)
+        print(f'{count:.3f} system calls a message')
+        counts.append(count)
+    assert min(counts) < 0.5, f'{counts} system calls a message'
 
 
 def test_locks_are_prepared_at_open(runner, tmp_path):
