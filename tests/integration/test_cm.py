@@ -272,6 +272,7 @@ def kill_one(runner, victim, other, *texts):
     return took
 
 
+@pytest.mark.alone
 @pytest.mark.asan
 @pytest.mark.parametrize('victim', ['client', 'server'])
 def test_killed(fresh, victim):
@@ -554,6 +555,7 @@ def test_network_alternate_path(cables):
     cable.a.release(server)
 
 
+@pytest.mark.alone
 @pytest.mark.network
 @pytest.mark.parametrize('victim', ['client', 'server'])
 def test_network_killed(cables, victim):
