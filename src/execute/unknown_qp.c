@@ -5,9 +5,14 @@
 #include "base/cause.h"
 #include "base/counter.h"
 #include "memory/memory.h"
+#include "object/qp_table.h"
 
 void unknown_qp_count(uint32_t qpn)
 {
+	if (qp_was_destroyed(qpn)) {
+		counter_add(COUNTER_QP_DESTROYED);
+		return;
+	}
 	counter_add(COUNTER_NO_QP);
 	if (qpn >> ARENA_QP_BITS == memory_slot())
 		return;

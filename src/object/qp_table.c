@@ -96,6 +96,16 @@ void qp_table_reset_after_fork(void)
 	lock_release(&table.lock);
 }
 
+/* A new arena is all 0, and an index keeps its generation from its first QP on. */
+bool qp_was_destroyed(uint32_t qpn)
+{
+	const struct arena_qp *entries = table.entries;
+
+	return entries && qpn >> ARENA_QP_BITS == table.slot &&
+	       atomic_load_explicit(&entries[qpn & (ARENA_QPS - 1)].generation,
+				    memory_order_relaxed);
+}
+
 /* Whether this process is a fork of the QP's, and must not touch the shared memory. */
 static bool is_orphan(const struct qp *qp)
 {

@@ -30,6 +30,12 @@ void qp_table_reset_after_fork(void);
 bool qp_find_locked(uint32_t qpn, struct qp **qp) TRY_ACQUIRES((*qp)->lock);
 
 /*
+ * For a number that qp_find_locked does not find: this process had a QP with it, and has destroyed
+ * it. Any thread, no lock.
+ */
+bool qp_was_destroyed(uint32_t qpn);
+
+/*
  * Calls `visit`, which REQUIRES(qp->lock), with each QP of the process until it returns false. No
  * thread creates or destroys QPs meanwhile, and `visit` must not. The caller holds no QP's lock.
  */

@@ -355,19 +355,28 @@ static void test_no_route_is_told(void **state)
 /* A missing QP of this process is not reported; a QP of another process is. */
 static void test_unknown_qps(void **state)
 {
+	struct qp *gone = rig_qp(&rig, IBV_QPT_UD);
+	uint32_t gone_qpn = gone->ib.qp_num;
 	_Atomic uint64_t *told = &arena_header(rig.arena)->cause_next;
 	struct arena_cause cause;
-	uint64_t before, misdelivered;
+	uint64_t before, misdelivered, destroyed;
 
 	counter_init(rig.arena);
 	before = counter_read(COUNTER_NO_QP);
 	misdelivered = counter_read(COUNTER_MISDELIVERED);
+	destroyed = counter_read(COUNTER_QP_DESTROYED);
 	cause_init(rig.arena);
 	post_receive(1, 200);
 	remote_qpn = RIG_SLOT << ARENA_QP_BITS | 16000;
 	assert_int_equal(send(10, 0x11), WIRE_SENT);
 	assert_int_equal(counter_read(COUNTER_NO_QP), before + 1);
 	assert_int_equal(counter_read(COUNTER_MISDELIVERED), misdelivered);
+	assert_int_equal(counter_read(COUNTER_QP_DESTROYED), destroyed);
+	assert_int_equal(qp_destroy(gone), 0);
+	remote_qpn = gone_qpn;
+	assert_int_equal(send(10, 0x11), WIRE_SENT);
+	assert_int_equal(counter_read(COUNTER_QP_DESTROYED), destroyed + 1);
+	assert_int_equal(counter_read(COUNTER_NO_QP), before + 1);
 	assert_int_equal(*told, 0);
 	remote_qpn = (RIG_SLOT + 1) << ARENA_QP_BITS | (b->ib.qp_num & (ARENA_QPS - 1));
 	for (int i = 0; i < 3; i++)
