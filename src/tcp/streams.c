@@ -28,10 +28,12 @@
 #define DISCONNECT_NS 30000000000ull
 #define LINGERING_MAX 128 /* with more, streams that ended are closed at once */
 #define DUE_AT_ONCE   64
+#define CHAINS	      1024
 #define MULPDU_LONG   65535 /* the peer is Verbatim */
 
 struct stream {
 	int fd;
+	struct tcp_identity socket; /* of fd */
 	uint32_t qpn;
 	void (*ended)(void *arg);
 	void *arg;
@@ -42,7 +44,8 @@ struct stream {
 	/* guarded by lists_lock */
 	struct list link; /* in `due`, `over` or `lingering`; or alone */
 	uint64_t due_ns;
-	uint64_t close_ns; /* lingering: at the latest */
+	uint64_t close_ns;	     /* lingering: at the latest */
+	struct stream *_Atomic next; /* in `chains` */
 };
 
 _Atomic uint32_t streams_count;
@@ -62,6 +65,42 @@ static struct list over = { &over, &over };	  /* ended; not told yet */
 static struct list lingering = { &lingering, &lingering };
 static unsigned lingering_count;
 static _Atomic uint64_t next_due_ns = STREAMS_NEVER;
+
+/*
+ * All streams by their QPNs, from before the QP has one until its socket is closed: for the child
+ * of a fork. Each change stores one pointer, so the child finds complete chains, even if another
+ * thread of the parent was in here.
+ */
+static struct stream *_Atomic chains[CHAINS] GUARDED_BY(lists_lock);
+
+static struct stream *_Atomic *chain_of(uint32_t qpn) REQUIRES(lists_lock)
+{
+	return &chains[qpn % CHAINS];
+}
+
+static void remember(struct stream *s)
+{
+	struct stream *_Atomic *chain;
+
+	lock_acquire(&lists_lock);
+	chain = chain_of(s->qpn);
+	atomic_store(&s->next, atomic_load(chain));
+	atomic_store(chain, s);
+	lock_release(&lists_lock);
+}
+
+static void forget(struct stream *s)
+{
+	struct stream *_Atomic *link;
+
+	lock_acquire(&lists_lock);
+	link = chain_of(s->qpn);
+	while (atomic_load(link) && atomic_load(link) != s)
+		link = &atomic_load(link)->next;
+	if (atomic_load(link)) /* not in a child that a signal handler forked in streams_attach */
+		atomic_store(link, atomic_load(&s->next));
+	lock_release(&lists_lock);
+}
 
 static struct stream **place_of(uint32_t qpn)
 {
@@ -269,12 +308,15 @@ int streams_attach(struct qp *qp, int fd, const struct mpa_agreed *agreed, void 
 		return -ENOMEM;
 	*s = (struct stream){ .fd = fd, .qpn = qp->ib.qp_num, .ended = ended, .arg = arg };
 	list_init(&s->link);
+	tcp_identify(fd, &s->socket);
+	remember(s); /* while the caller has it, too */
 	atomic_fetch_add(&streams_count, 1);
 	/* The second stream of a QP is refused by the engine, whose QP is not in INIT any more. */
 	rc = *place_of(s->qpn) ? -EINVAL : tcp_prepare(fd);
 	if (!rc)
 		rc = start(qp, s, agreed);
 	if (rc) {
+		forget(s);
 		free(s);
 		atomic_fetch_sub(&streams_count, 1);
 	}
@@ -300,6 +342,7 @@ static bool close_if_done(struct stream *s, uint64_t now)
 	if (!tcp_drain(s->fd) && now < s->close_ns && lingering_count < LINGERING_MAX)
 		return false;
 	close(s->fd);
+	forget(s);
 	free(s);
 	return true;
 }
@@ -562,22 +605,18 @@ void streams_catch_up(struct qp *qp)
 
 void streams_reset_after_fork(void)
 {
-	struct list *lists[] = { &over, &lingering };
-	struct list *pos;
-
 	lock_acquire_in_child(&lists_lock);
-	for (unsigned i = 0; i < ARENA_QPS; i++) {
-		if (!table[i])
-			continue;
-		close(table[i]->fd);
-		table[i] = NULL;
+	for (unsigned i = 0; i < CHAINS; i++) {
+		for (struct stream *s = chains[i]; s; s = s->next)
+			tcp_close_copy(s->fd, &s->socket);
+		chains[i] = NULL;
 	}
-	for (unsigned i = 0; i < sizeof(lists) / sizeof(*lists); i++) {
-		list_for_each(pos, lists[i])
-			close(list_entry(pos, struct stream, link)->fd);
-		list_init(lists[i]);
-	}
+	for (unsigned i = 0; i < ARENA_QPS; i++)
+		if (table[i])
+			table[i] = NULL;
 	list_init(&due);
+	list_init(&over);
+	list_init(&lingering);
 	lingering_count = 0;
 	atomic_store(&next_due_ns, STREAMS_NEVER);
 	for (unsigned i = 0; i < HOT_MAX; i++)

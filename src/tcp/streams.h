@@ -75,7 +75,10 @@ void streams_catch_up(struct qp *qp);
 bool streams_service(void);
 uint64_t streams_due_ns(void); /* CLOCK_MONOTONIC, or STREAMS_NEVER */
 
-/* Closes the sockets, which are the parent's. */
+/*
+ * Closes the child's copies of all sockets, from streams_attach until they are closed, wherever the
+ * parent's threads were.
+ */
 void streams_reset_after_fork(void);
 
 #endif

@@ -7,6 +7,8 @@
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/cause.h"
 #include "base/gid.h"
@@ -117,4 +119,22 @@ bool tcp_drain(int fd)
 			return verdict() == TCP_LOST;
 	}
 	return false;
+}
+
+void tcp_identify(int fd, struct tcp_identity *out)
+{
+	struct stat status;
+
+	*out = (struct tcp_identity){ 0 };
+	if (!fstat(fd, &status))
+		*out = (struct tcp_identity){ status.st_dev, status.st_ino };
+}
+
+void tcp_close_copy(int fd, const struct tcp_identity *identity)
+{
+	struct stat status;
+
+	if (!fstat(fd, &status) && status.st_dev == identity->device &&
+	    status.st_ino == identity->inode)
+		close(fd);
 }

@@ -21,6 +21,12 @@
 #define TCP_LOST	-1 /* reset, or a time-out */
 #define TCP_END		-2 /* receive: the peer has closed its direction, and all is read */
 
+/* Which socket a descriptor is: its number alone may be another file's by now. */
+struct tcp_identity {
+	dev_t device;
+	ino_t inode;
+};
+
 /* A peer that is gone is noticed after this, with unacknowledged data or without, ms. */
 #define TCP_PEER_GONE_MS 30000
 
@@ -53,5 +59,14 @@ void tcp_half_close(int fd);
  * nothing that was sent.
  */
 bool tcp_drain(int fd);
+
+/* While the socket is open. */
+void tcp_identify(int fd, struct tcp_identity *out);
+
+/*
+ * For a fork's handler of the child: closes its copy of the socket, unless `fd` is closed, or
+ * another file. Then the connection ends with the parent.
+ */
+void tcp_close_copy(int fd, const struct tcp_identity *identity);
 
 #endif

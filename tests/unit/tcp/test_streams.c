@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* A stream that ends is given up in time, although its peer reads nothing. The clock is the test's.
+/*
+ * A stream that ends is given up in time, although its peer reads nothing. The clock is the test's.
+ * The child of a fork has no copy of its socket, wherever the parent was.
  */
 #include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,6 +19,7 @@
 
 #include "../iwarp/rig.h"
 #include "tcp/streams.h"
+#include "tcp/tcp.h"
 
 #define SECOND 1000000000ull
 
@@ -32,6 +38,67 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 	return rc;
 }
 
+/* Where the parent is when it forks. */
+enum place {
+	ATTACHING,
+	TELLING,
+	DRAINING,
+	CLOSING,
+	CLOSED, /* and the number is another file's */
+	PLACES,
+};
+
+static bool forks;
+static unsigned children[PLACES];
+static bool child_has_fd[PLACES]; /* one of them, at least */
+
+static void fork_at(enum place place)
+{
+	int status = 0;
+	pid_t child;
+
+	if (!forks)
+		return;
+	child = fork();
+	if (!child) {
+		forks = false;
+		streams_reset_after_fork();
+		_exit(fcntl(fd, F_GETFD) >= 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	children[place]++;
+	child_has_fd[place] |= status != 0;
+}
+
+int __real_tcp_prepare(int of);
+int __wrap_tcp_prepare(int of);
+bool __real_tcp_drain(int of);
+bool __wrap_tcp_drain(int of);
+int __real_close(int of);
+int __wrap_close(int of);
+
+int __wrap_tcp_prepare(int of)
+{
+	fork_at(ATTACHING);
+	return __real_tcp_prepare(of);
+}
+
+bool __wrap_tcp_drain(int of)
+{
+	fork_at(DRAINING);
+	return __real_tcp_drain(of);
+}
+
+int __wrap_close(int of)
+{
+	if (!forks || of != fd)
+		return __real_close(of);
+	fork_at(CLOSING);
+	assert_int_equal(dup2(peer, fd), fd);
+	fork_at(CLOSED);
+	return __real_close(of);
+}
+
 static void nothing(void)
 {
 }
@@ -39,6 +106,7 @@ static void nothing(void)
 static void ended(void *arg)
 {
 	ends++;
+	fork_at(TELLING);
 }
 
 static int setup(void **state)
@@ -126,13 +194,43 @@ static void test_disconnected(void **state)
 	assert_true(has_ended_after(3));
 }
 
+/* The socket of a stream that is refused stays the caller's. */
+static void test_second_stream(void **state)
+{
+	const struct mpa_agreed agreed = { .initiator = true };
+	int second = dup(fd);
+
+	attach_and_fill();
+	lock_acquire(&rig[0].qp->lock);
+	assert_int_equal(streams_attach(rig[0].qp, second, &agreed, ended, NULL), -EINVAL);
+	lock_release(&rig[0].qp->lock);
+	assert_int_equal(close(second), 0);
+}
+
+static void test_forks(void **state)
+{
+	forks = true;
+	attach_and_fill();
+	lock_acquire(&rig[0].qp->lock);
+	qp_enter_error(rig[0].qp, CAUSE_NONE);
+	lock_release(&rig[0].qp->lock);
+	assert_true(has_ended_after(STREAMS_LINGER_NS / SECOND + 1));
+	ahead_s += 2 * STREAMS_LINGER_NS / SECOND;
+	streams_service();
+	forks = false;
+	for (enum place place = 0; place < PLACES; place++) {
+		assert_true(children[place] > 0);
+		assert_int_equal(child_has_fd[place], place == CLOSED);
+	}
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_failed),
-		TEST(test_half_closed_by_the_peer),
-		TEST(test_disconnected),
+		TEST(test_failed),	 TEST(test_half_closed_by_the_peer),
+		TEST(test_disconnected), TEST(test_second_stream),
+		TEST(test_forks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A TCP connection over loopback as a byte stream: pieces, short writes, the ends. */
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -152,6 +154,30 @@ static void test_reset(void **state)
 	assert_true(tcp_drain(ends[1]));
 }
 
+static bool is_open(int fd)
+{
+	return fcntl(fd, F_GETFD) >= 0;
+}
+
+/* The copy of a fork's child. Its number may have become another file's since. */
+static void test_copies(void **state)
+{
+	struct tcp_identity identity, other;
+	int copy = dup(ends[0]);
+
+	tcp_identify(ends[0], &identity);
+	tcp_identify(ends[1], &other);
+	tcp_close_copy(copy, &other);
+	assert_true(is_open(copy));
+	tcp_close_copy(copy, &identity);
+	assert_false(is_open(copy));
+	tcp_close_copy(copy, &identity);
+	tcp_close_copy(-1, &identity);
+	tcp_identify(-1, &other);
+	tcp_close_copy(ends[0], &other);
+	assert_true(is_open(ends[0]) && is_open(ends[1]));
+}
+
 static void test_bad_memory(void **state)
 {
 	char byte = 'x';
@@ -171,6 +197,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_end, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_reset, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_copies, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_bad_memory, setup, teardown),
 	};
 
