@@ -52,7 +52,7 @@ static int prepare(int fd, const struct id *id)
 	return rc;
 }
 
-/* *fd: bound, and *local has its port. 0 or -errno. */
+/* *out: bound, and *local has its port. 0 or -errno. With iwcm.lock: see iwcm_take. */
 static int make_socket(const struct id *id, struct ctl_cm_address *local, int *out)
 {
 	struct sockaddr_storage name;
@@ -88,21 +88,21 @@ int iwcm_bind(struct id *id)
 		return refusal(-EOPNOTSUPP, CAUSE_UNSUPPORTED, "iWARP has no QPs but RC ones");
 	if (!id->local.family)
 		id->local.family = AF_INET;
-	rc = make_socket(id, &id->local, &fd);
-	iw = rc ? NULL : iwcm_create();
-	if (!iw) {
-		if (!rc)
-			close(fd);
-		return rc ? rc : -ENOMEM;
-	}
-	iw->fd = fd;
-	iw->local = id->local;
-	iw->number = id->number;
+	iw = iwcm_create();
+	if (!iw)
+		return -ENOMEM;
 	pthread_mutex_lock(&iwcm.lock);
-	list_add_tail(&iwcm.all, &iw->link);
-	id->iwcm = iw;
+	rc = make_socket(id, &id->local, &fd);
+	if (!rc) {
+		iwcm_take(iw, fd);
+		iw->local = id->local;
+		iw->number = id->number;
+		id->iwcm = iw;
+	} else {
+		iwcm_put(iw);
+	}
 	pthread_mutex_unlock(&iwcm.lock);
-	return 0;
+	return rc;
 }
 
 int iwcm_listen(struct id *id, int backlog)

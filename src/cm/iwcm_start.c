@@ -76,9 +76,8 @@ int iwcm_hand_over(struct iwcm *iw)
 	const struct mpa_agreed *agreed = &iw->startup.agreed;
 	int fd = iw->fd, rc;
 
+	/* It stays in iwcm.all until the QP has the socket: for the child of a fork. */
 	iwcm_watch(iw, 0);
-	list_del(&iw->link);
-	iw->fd = -1;
 	iw->due_ns = 0;
 	iw->state = IWCM_HANDING;
 	iw->users += 2; /* this thread, and the QP */
@@ -86,10 +85,13 @@ int iwcm_hand_over(struct iwcm *iw)
 	rc = -verbatim_iwarp_attach(iw->qpn, fd, agreed, ended, iw);
 	pthread_mutex_lock(&iwcm.lock);
 	if (rc) {
-		close(fd);
+		iwcm_close(iw);
 		iw->users--;
+	} else {
+		iw->fd = -1;
+		list_del(&iw->link);
+		iw->state = IWCM_ESTABLISHED;
 	}
-	iw->state = rc ? IWCM_CLOSED : IWCM_ESTABLISHED;
 	pthread_cond_broadcast(&iwcm.handed);
 	event.responder_resources = to_u8(agreed->ird);
 	event.initiator_depth = to_u8(agreed->ord);
@@ -356,12 +358,11 @@ static void add(struct iwcm *listener, int fd)
 			iwcm_put(iw);
 		return;
 	}
-	iw->fd = fd;
+	iwcm_take(iw, fd);
 	iw->listener = listener;
 	listener->waiting++;
 	iwcm_answer(iw);
 	iw->due_ns = clock_now_ns() + REQUEST_NS;
-	list_add_tail(&iwcm.all, &iw->link);
 	if (iwcm_watch(iw, EPOLLIN))
 		forget(iw);
 }

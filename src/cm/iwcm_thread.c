@@ -66,6 +66,13 @@ int iwcm_watch(struct iwcm *iw, uint32_t events)
 	return 0;
 }
 
+void iwcm_take(struct iwcm *iw, int fd)
+{
+	iw->fd = fd;
+	tcp_identify(fd, &iw->socket);
+	list_add_tail(&iwcm.all, &iw->link);
+}
+
 void iwcm_close(struct iwcm *iw)
 {
 	if (iw->fd >= 0) {
@@ -333,7 +340,8 @@ int iwcm_thread_start(void)
 /*
  * ------------------------------------------------------------------------------------------
  * Fork. The child has no thread, and its copies of sockets are closed: the connection has to end
- * with the parent.
+ * with the parent. In IWCM_HANDING the parent's QP may have closed the socket already. What the
+ * parent's thread and QP hold of an end is never given back: the child leaks the end.
  */
 
 void iwcm_before_fork(void)
@@ -353,8 +361,7 @@ void iwcm_after_fork_in_child(void)
 	list_for_each_safe(pos, after, &iwcm.all) {
 		struct iwcm *iw = list_entry(pos, struct iwcm, link);
 
-		if (iw->fd >= 0)
-			close(iw->fd);
+		tcp_close_copy(iw->fd, &iw->socket);
 		iw->fd = -1;
 		iw->watched = 0;
 		iw->state = IWCM_CLOSED;

@@ -16,6 +16,7 @@
 #include "cm/iwcm.h"
 #include "ctl/protocol.h"
 #include "iwarp/mpa_startup.h"
+#include "tcp/tcp.h"
 
 enum iwcm_state {
 	IWCM_BOUND = 0,
@@ -46,6 +47,7 @@ struct iwcm {
 	struct ctl_cm_address local, remote;
 	struct list events;
 	struct mpa_startup startup;
+	struct tcp_identity socket; /* of fd */
 };
 
 /* A ticket for an event, to be raised by the thread. */
@@ -71,6 +73,12 @@ void iwcm_thread_wake(void);
 
 /* What epoll watches of the end's socket. With the lock. 0 or -errno. */
 int iwcm_watch(struct iwcm *iw, uint32_t events);
+
+/*
+ * The end gets its socket. With the lock, which is held since before the socket was made: a fork
+ * waits until the end is in iwcm.all.
+ */
+void iwcm_take(struct iwcm *iw, int fd);
 
 /* Closes the socket, if it is here. With the lock. */
 void iwcm_close(struct iwcm *iw);
