@@ -65,7 +65,10 @@ def run_pairs(cable, count, program, service, size, index, seconds):
         looks += 1
         time.sleep(0.1)
     assert looks > 3 and not found, f'{found}, {when}'
-    outputs = [end.finish(seconds=30) for end in ends]
+    # an end whose partner fails fails, too, and does not know why
+    failed = [end for end in ends if end.wait(30 * harness.SLOWER) != 0]
+    assert not failed, '\n'.join(end.report() for end in failed)
+    outputs = [end.output() for end in ends]
     for output in outputs[:count] if program == 'ib_send_bw' else outputs[count:]:
         assert iterations(output, size), output
     for host in cable.hosts:
