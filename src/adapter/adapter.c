@@ -50,6 +50,7 @@
 #include "shm/doorbell.h"
 #include "shm/shm.h"
 #include "shm/xcopy.h"
+#include "tcp/streams.h"
 
 static struct lock adapter_lock = LOCK_INITIALIZER;
 /* Written once under adapter_lock, before `running`. */
@@ -267,8 +268,10 @@ static void in_child(void)
 	fork_free_end();
 }
 
+/* Prepare handlers run in reverse order: the streams' runs when migrate_before_fork has waited. */
 static void watch_forks(void)
 {
+	streams_watch_forks();
 	pthread_atfork(migrate_before_fork, migrate_in_parent, in_child);
 }
 

@@ -2,6 +2,7 @@
 #include "tcp/streams.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
@@ -46,6 +47,8 @@ struct stream {
 	uint64_t due_ns;
 	uint64_t close_ns;	     /* lingering: at the latest */
 	struct stream *_Atomic next; /* in `chains` */
+	/* the progress thread's alone */
+	bool is_closed; /* lingering: until no fork is under way */
 };
 
 _Atomic uint32_t streams_count;
@@ -67,11 +70,53 @@ static unsigned lingering_count;
 static _Atomic uint64_t next_due_ns = STREAMS_NEVER;
 
 /*
- * All streams by their QPNs, from before the QP has one until its socket is closed: for the child
- * of a fork. Each change stores one pointer, so the child finds complete chains, even if another
- * thread of the parent was in here.
+ * All streams by their QPNs, from before the QP has one until its socket is closed and no fork is
+ * under way: for the child of a fork. Each change stores one pointer, so the child finds complete
+ * chains, even if another thread of the parent was in here.
  */
 static struct stream *_Atomic chains[CHAINS] GUARDED_BY(lists_lock);
+
+/*
+ * Forks under way. A fork copies the descriptors first, then the memory: a socket that is closed in
+ * between needs its stream in the chain still.
+ *
+ * Barrier FORK: the thread that forks counts the fork, then the kernel copies the descriptors. The
+ * progress thread closes a socket, then reads the count. So it sees each fork that has copied the
+ * socket, until that fork has copied the chains, too.
+ */
+static _Atomic uint32_t forks;
+
+/*
+ * Not below 0: the child of a signal handler that forks sets it to 0 within a call, and the call
+ * goes on there.
+ */
+static void count_down(_Atomic uint32_t *count)
+{
+	uint32_t now = atomic_load(count);
+
+	while (now && !atomic_compare_exchange_weak(count, &now, now - 1))
+		;
+}
+
+static void before_fork(void)
+{
+	atomic_fetch_add(&forks, 1);
+}
+
+static void after_fork(void)
+{
+	count_down(&forks);
+}
+
+static void after_fork_in_child(void)
+{
+	atomic_store(&forks, 0);
+}
+
+void streams_watch_forks(void)
+{
+	pthread_atfork(before_fork, after_fork, after_fork_in_child);
+}
 
 static struct stream *_Atomic *chain_of(uint32_t qpn) REQUIRES(lists_lock)
 {
@@ -87,19 +132,22 @@ static void remember(struct stream *s)
 	atomic_store(&s->next, atomic_load(chain));
 	atomic_store(chain, s);
 	lock_release(&lists_lock);
+	atomic_fetch_add(&streams_count, 1);
 }
 
 static void forget(struct stream *s)
 {
 	struct stream *_Atomic *link;
+	struct stream *found;
 
 	lock_acquire(&lists_lock);
 	link = chain_of(s->qpn);
-	while (atomic_load(link) && atomic_load(link) != s)
-		link = &atomic_load(link)->next;
-	if (atomic_load(link)) /* not in a child that a signal handler forked in streams_attach */
+	while ((found = atomic_load(link)) && found != s)
+		link = &found->next;
+	if (found) /* not in a child that a signal handler forked in streams_attach */
 		atomic_store(link, atomic_load(&s->next));
 	lock_release(&lists_lock);
+	count_down(&streams_count);
 }
 
 static struct stream **place_of(uint32_t qpn)
@@ -310,7 +358,6 @@ int streams_attach(struct qp *qp, int fd, const struct mpa_agreed *agreed, void 
 	list_init(&s->link);
 	tcp_identify(fd, &s->socket);
 	remember(s); /* while the caller has it, too */
-	atomic_fetch_add(&streams_count, 1);
 	/* The second stream of a QP is refused by the engine, whose QP is not in INIT any more. */
 	rc = *place_of(s->qpn) ? -EINVAL : tcp_prepare(fd);
 	if (!rc)
@@ -318,7 +365,6 @@ int streams_attach(struct qp *qp, int fd, const struct mpa_agreed *agreed, void 
 	if (rc) {
 		forget(s);
 		free(s);
-		atomic_fetch_sub(&streams_count, 1);
 	}
 	return rc;
 }
@@ -339,9 +385,14 @@ void streams_disconnect(struct qp *qp, const void *arg, bool abort)
 /* True: the socket is closed, and `s` freed. */
 static bool close_if_done(struct stream *s, uint64_t now)
 {
-	if (!tcp_drain(s->fd) && now < s->close_ns && lingering_count < LINGERING_MAX)
+	if (!s->is_closed) {
+		if (!tcp_drain(s->fd) && now < s->close_ns && lingering_count < LINGERING_MAX)
+			return false;
+		close(s->fd);
+		s->is_closed = true;
+	}
+	if (atomic_load(&forks)) /* FORK */
 		return false;
-	close(s->fd);
 	forget(s);
 	free(s);
 	return true;
@@ -370,21 +421,17 @@ static void end_all(uint64_t now)
 	list_for_each_safe(pos, after, &lingering) {
 		s = list_entry(pos, struct stream, link);
 		list_del(&s->link);
-		if (close_if_done(s, now)) {
+		if (close_if_done(s, now))
 			lingering_count--;
-			atomic_fetch_sub(&streams_count, 1);
-		} else {
+		else
 			list_add_tail(after, &s->link);
-		}
 	}
 	while ((s = take_over())) {
 		tcp_half_close(s->fd);
 		s->close_ns = now + STREAMS_LINGER_NS;
 		s->ended(s->arg);
-		if (close_if_done(s, now)) {
-			atomic_fetch_sub(&streams_count, 1);
+		if (close_if_done(s, now))
 			continue;
-		}
 		list_add_tail(&lingering, &s->link);
 		lingering_count++;
 	}

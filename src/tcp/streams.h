@@ -36,6 +36,12 @@ struct streams_env {
 	void (*send_end)(void);
 };
 
+/*
+ * Once per process, before streams_init: a fork's child then has the stream of each socket that it
+ * has a copy of. Takes no lock when a thread forks.
+ */
+void streams_watch_forks(void);
+
 /* Once per adapter. 0 or -errno. */
 int streams_init(const struct streams_env *env);
 
@@ -76,8 +82,8 @@ bool streams_service(void);
 uint64_t streams_due_ns(void); /* CLOCK_MONOTONIC, or STREAMS_NEVER */
 
 /*
- * Closes the child's copies of all sockets, from streams_attach until they are closed, wherever the
- * parent's threads were.
+ * Closes the child's copies of all sockets that streams_attach was given, wherever the parent's
+ * threads were: also of those that were closed while it forked.
  */
 void streams_reset_after_fork(void);
 

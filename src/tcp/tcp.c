@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cause.h"
@@ -121,6 +122,18 @@ bool tcp_drain(int fd)
 	return false;
 }
 
+/*
+ * By system call, as a fork's child calls it: getsockopt() is librspreload's, and may wait for a
+ * lock that another handler of the fork has yet to release.
+ */
+static bool is_socket(int fd)
+{
+	int type;
+	socklen_t len = sizeof(type);
+
+	return !syscall(SYS_getsockopt, fd, SOL_SOCKET, SO_TYPE, &type, &len);
+}
+
 void tcp_identify(int fd, struct tcp_identity *out)
 {
 	struct stat status;
@@ -134,7 +147,8 @@ void tcp_close_copy(int fd, const struct tcp_identity *identity)
 {
 	struct stat status;
 
-	if (!fstat(fd, &status) && status.st_dev == identity->device &&
+	/* In this order: fstat(2) of a file of FUSE waits for the process that serves it. */
+	if (is_socket(fd) && !fstat(fd, &status) && status.st_dev == identity->device &&
 	    status.st_ino == identity->inode)
 		close(fd);
 }

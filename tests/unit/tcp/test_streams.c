@@ -6,6 +6,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -70,6 +73,69 @@ static void fork_at(enum place place)
 	child_has_fd[place] |= status != 0;
 }
 
+/*
+ * A fork by another thread that has copied the descriptors when the socket is closed, and copies
+ * the memory when the stream has been served.
+ */
+static bool forks_beside;
+static bool is_forbidden; /* unshare(2), in some containers */
+static _Thread_local bool copies_before;
+static pthread_t forker;
+static sem_t has_copied, may_copy_memory;
+
+static void await(sem_t *sem)
+{
+	while (sem_wait(sem) < 0)
+		;
+}
+
+/* The last handler before the fork. The thread has descriptors of its own from here on. */
+static void copy_descriptors(void)
+{
+	if (!copies_before)
+		return;
+	is_forbidden = unshare(CLONE_FILES) < 0;
+	sem_post(&has_copied);
+	await(&may_copy_memory);
+}
+
+/* The child's status. */
+static void *fork_beside(void *unused)
+{
+	int status = -1;
+	pid_t child;
+
+	copies_before = true;
+	child = fork();
+	if (!child) {
+		forks_beside = false;
+		streams_reset_after_fork();
+		_exit(fcntl(fd, F_GETFD) >= 0);
+	}
+	return child > 0 && waitpid(child, &status, 0) == child ? (void *)(intptr_t)status
+								: (void *)-1;
+}
+
+/* The rest of the program is a signal handler's child. */
+static bool becomes_child;
+static int child_status;
+
+static void become_child(void)
+{
+	pid_t child;
+
+	if (!becomes_child)
+		return;
+	child = fork();
+	if (!child) {
+		streams_reset_after_fork();
+		return;
+	}
+	becomes_child = false;
+	if (child < 0 || waitpid(child, &child_status, 0) != child)
+		child_status = -1;
+}
+
 int __real_tcp_prepare(int of);
 int __wrap_tcp_prepare(int of);
 bool __real_tcp_drain(int of);
@@ -80,6 +146,7 @@ int __wrap_close(int of);
 int __wrap_tcp_prepare(int of)
 {
 	fork_at(ATTACHING);
+	become_child();
 	return __real_tcp_prepare(of);
 }
 
@@ -91,6 +158,10 @@ bool __wrap_tcp_drain(int of)
 
 int __wrap_close(int of)
 {
+	if (forks_beside && of == fd) {
+		assert_int_equal(pthread_create(&forker, NULL, fork_beside, NULL), 0);
+		await(&has_copied);
+	}
 	if (!forks || of != fd)
 		return __real_close(of);
 	fork_at(CLOSING);
@@ -207,31 +278,83 @@ static void test_second_stream(void **state)
 	assert_int_equal(close(second), 0);
 }
 
-static void test_forks(void **state)
+static void attach_and_end(void)
 {
-	forks = true;
 	attach_and_fill();
 	lock_acquire(&rig[0].qp->lock);
 	qp_enter_error(rig[0].qp, CAUSE_NONE);
 	lock_release(&rig[0].qp->lock);
 	assert_true(has_ended_after(STREAMS_LINGER_NS / SECOND + 1));
+	assert_int_equal(streams_count, 1);
 	ahead_s += 2 * STREAMS_LINGER_NS / SECOND;
 	streams_service();
+}
+
+static void test_forks(void **state)
+{
+	forks = true;
+	attach_and_end();
 	forks = false;
+	assert_int_equal(streams_count, 0);
 	for (enum place place = 0; place < PLACES; place++) {
 		assert_true(children[place] > 0);
 		assert_int_equal(child_has_fd[place], place == CLOSED);
 	}
 }
 
+static void test_closed_while_a_thread_forks(void **state)
+{
+	void *status;
+
+	forks_beside = true;
+	attach_and_end();
+	forks_beside = false;
+	assert_true(fcntl(fd, F_GETFD) < 0);
+	assert_int_equal(streams_count, 1);
+	sem_post(&may_copy_memory);
+	assert_int_equal(pthread_join(forker, &status), 0);
+	if (is_forbidden)
+		skip();
+	assert_null(status);
+	assert_true(streams_due_ns() != STREAMS_NEVER);
+	ahead_s++;
+	streams_service();
+	assert_int_equal(streams_count, 0);
+	assert_int_equal(streams_due_ns(), STREAMS_NEVER);
+}
+
+/* A signal handler that forks interrupts streams_attach, which goes on in the child, too. */
+static void test_attached_in_a_child(void **state)
+{
+	const struct mpa_agreed agreed = { .initiator = true };
+	int rc;
+
+	becomes_child = true;
+	lock_acquire(&rig[0].qp->lock);
+	rc = streams_attach(rig[0].qp, fd, &agreed, ended, NULL);
+	lock_release(&rig[0].qp->lock);
+	if (becomes_child)
+		_exit(!(rc < 0 && !streams_any()));
+	assert_int_equal(rc, 0);
+	assert_int_equal(child_status, 0);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 	const struct CMUnitTest tests[] = {
-		TEST(test_failed),	 TEST(test_half_closed_by_the_peer),
-		TEST(test_disconnected), TEST(test_second_stream),
+		TEST(test_failed),
+		TEST(test_half_closed_by_the_peer),
+		TEST(test_disconnected),
+		TEST(test_second_stream),
 		TEST(test_forks),
+		TEST(test_closed_while_a_thread_forks),
+		TEST(test_attached_in_a_child),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	/* Prepare handlers run in reverse order. */
+	pthread_atfork(copy_descriptors, NULL, NULL);
+	streams_watch_forks();
+	return sem_init(&has_copied, 0, 0) || sem_init(&may_copy_memory, 0, 0) ||
+	       cmocka_run_group_tests(tests, NULL, NULL);
 }

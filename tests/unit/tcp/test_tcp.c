@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -178,6 +179,26 @@ static void test_copies(void **state)
 	assert_true(is_open(ends[0]) && is_open(ends[1]));
 }
 
+/* Any other kind of file is left alone: to ask what it is may take another process. */
+static void test_number_of_another_file(void **state)
+{
+	struct tcp_identity identity;
+	struct stat status;
+	int pipes[2];
+
+	assert_int_equal(pipe(pipes), 0);
+	assert_int_equal(fstat(pipes[0], &status), 0);
+	identity = (struct tcp_identity){ status.st_dev, status.st_ino };
+	tcp_close_copy(pipes[0], &identity);
+	assert_true(is_open(pipes[0]));
+	tcp_identify(ends[0], &identity);
+	assert_int_equal(dup2(pipes[0], ends[0]), ends[0]);
+	tcp_close_copy(ends[0], &identity);
+	assert_true(is_open(ends[0]));
+	close(pipes[0]);
+	close(pipes[1]);
+}
+
 static void test_bad_memory(void **state)
 {
 	char byte = 'x';
@@ -198,6 +219,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_end, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_reset, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_copies, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_number_of_another_file, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_bad_memory, setup, teardown),
 	};
 
