@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/transport.h"
@@ -57,7 +58,9 @@ static int make_socket(const struct id *id, struct ctl_cm_address *local, int *o
 {
 	struct sockaddr_storage name;
 	socklen_t len;
-	int fd = socket(local->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	/* not socket(): librspreload would make it an rsocket, whose identifier needs iwcm.lock */
+	int fd = (int)syscall(SYS_socket, local->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			      0);
 	int rc = fd < 0 ? -errno : prepare(fd, id);
 
 	if (!rc) {

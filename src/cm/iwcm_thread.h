@@ -35,7 +35,7 @@ struct iwcm {
 	struct list link; /* in iwcm.all while it has a socket here; or alone */
 	unsigned users;	  /* identifier or listener; a thread in IWCM_HANDING; the QP */
 	enum iwcm_state state;
-	int fd;			   /* -1: none, or the QP's */
+	int fd;			   /* -1: none, or the QP's. HANDING: the QP may have closed it */
 	uint32_t watched;	   /* epoll's events; 0: not in epoll */
 	uint32_t number;	   /* of the identifier; 0: it has none */
 	uint64_t due_ns;	   /* CLOCK_MONOTONIC; 0: none. Listener: when to accept again */

@@ -2,11 +2,13 @@
 /*
  * A program forks while a TCP socket of iWARP is made, or is handed to its QP. Its child lives on,
  * but the peer sees the socket end with the program; and the child can put the identifier away.
+ * The socket is the kernel's where librspreload interposes socket(), too.
  *
  * Without verbatimd and libibverbs: the QP is verbatim_iwarp_attach of this file.
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -42,6 +44,7 @@ static int listener, peer;
 /* Of the program. */
 static sem_t is_there, has_forked, may_go_on;
 static bool is_watching;
+static bool makes_rsockets;
 static struct id id;
 
 /*
@@ -69,6 +72,15 @@ int verbatim_iwarp_attach(uint32_t qpn, int fd, const struct mpa_agreed *agreed,
 
 void verbatim_iwarp_disconnect(uint32_t qpn, const void *arg, bool abort)
 {
+}
+
+int __real_socket(int domain, int type, int protocol);
+int __wrap_socket(int domain, int type, int protocol);
+
+/* As librspreload, whose descriptors are of /dev/null. */
+int __wrap_socket(int domain, int type, int protocol)
+{
+	return makes_rsockets ? open("/dev/null", O_RDWR) : __real_socket(domain, type, protocol);
 }
 
 int __real_bind(int fd, const struct sockaddr *name, socklen_t len);
@@ -315,6 +327,19 @@ static void test_fork_while_the_socket_is_made(void **state)
 	assert_int_equal(errno, ECONNREFUSED);
 }
 
+static void test_librspreload(void **state)
+{
+	int rc;
+
+	make_id();
+	makes_rsockets = true;
+	rc = iwcm_bind(&id);
+	makes_rsockets = false;
+	assert_int_equal(rc, 0);
+	assert_int_not_equal(id.local.port, 0);
+	iwcm_end(&id);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -322,6 +347,7 @@ int main(void)
 		TEST(test_program_dies_while_it_hands_over),
 		TEST(test_qp_refuses_the_socket),
 		TEST(test_fork_while_the_socket_is_made),
+		TEST(test_librspreload),
 	};
 
 	/* as cm/id.c */
