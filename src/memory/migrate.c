@@ -163,7 +163,7 @@ void migrate_on_publish(struct arena_key *entry)
 
 void migrate_on_revoke(struct arena_key *entry)
 {
-	bool any = false;
+	bool any = requests_drop(entry->dying); /* REQUEST: its key is zero */
 
 	lock_acquire(&range_lock);
 	atomic_fetch_and(&entry->flags, ~(uint32_t)(KEY_DYING | KEY_MOVING));
@@ -520,10 +520,23 @@ static bool step(unsigned index, uint64_t now, uint64_t *next) REQUIRES(range_lo
  * Requests.
  */
 
+static bool is_alive(uint32_t key)
+{
+	return key_table() && atomic_load(&entry_of(key)->key) == key;
+}
+
+/*
+ * Barrier REQUEST: the key is loaded after the request was added (both seq_cst), so either this
+ * thread finds that the key has ended, or migrate_on_revoke finds the request.
+ */
 bool migrate_request(uint32_t key)
 {
 	if (!requests_add(key))
 		return false;
+	if (!is_alive(key)) {
+		requests_drop(key);
+		return false;
+	}
 	call_progress_thread();
 	return true;
 }
@@ -547,8 +560,7 @@ static void grant(uint32_t key, uint64_t now) REQUIRES(range_lock)
 {
 	struct arena_key *entry = entry_of(key);
 
-	if (!key_table() || atomic_load_explicit(&entry->key, memory_order_acquire) != key ||
-	    entry->heap || (atomic_load(&entry->flags) & KEY_STAYS))
+	if (!is_alive(key) || entry->heap || (atomic_load(&entry->flags) & KEY_STAYS))
 		return;
 	stay(key, make_range(key, now));
 }

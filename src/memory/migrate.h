@@ -45,8 +45,8 @@ void migrate_init(int heap_fd, uint64_t heap_bytes, void (*kick)(void));
 void migrate_fini(void);
 
 /*
- * Requests that the region of this key migrates, sooner or later. False: too many requests; the
- * peer may ask again. Never blocks.
+ * Requests that the region of this key migrates, sooner or later. False: the key has ended, or too
+ * many requests; the peer may ask again. Never blocks.
  */
 bool migrate_request(uint32_t key);
 
@@ -79,8 +79,8 @@ uint64_t migrate_run(uint64_t now_ns);
  */
 void migrate_on_publish(struct arena_key *entry) REQUIRES(range_lock);
 /*
- * A key is dead, and no hazard is on it any more: its pages go back if it was their last key. Never
- * blocks.
+ * A key is dead, and no hazard is on it any more: its pages go back if it was their last key, and
+ * its request is dropped. Never blocks.
  */
 void migrate_on_revoke(struct arena_key *entry) EXCLUDES(range_lock);
 

@@ -34,6 +34,20 @@ bool requests_any(void)
 	return false;
 }
 
+bool requests_drop(uint32_t key)
+{
+	bool dropped = false;
+
+	/* all places: two threads that add a key at once may take one each */
+	for (unsigned i = 0; i < REQUESTS_MAX; i++) {
+		uint32_t seen = key;
+
+		if (atomic_load(&requests[i]) == key)
+			dropped |= atomic_compare_exchange_strong(&requests[i], &seen, 0);
+	}
+	return dropped;
+}
+
 uint32_t requests_take(unsigned place)
 {
 	if (!atomic_load_explicit(&requests[place], memory_order_relaxed))

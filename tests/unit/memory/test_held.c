@@ -19,6 +19,7 @@
 
 #include "base/clock.h"
 #include "memory/hold.h"
+#include "memory/requests.h"
 #include "memory/status.h"
 #include "migrate_world.h"
 
@@ -44,10 +45,9 @@ static bool poll_until_migrated(uint32_t key, unsigned ms)
 	return heap_of(key) != 0;
 }
 
-/* Requests of keys that have ended fill the table until the next hold: then it is asked again. */
 static bool migrate(uint32_t key, unsigned ms)
 {
-	migrate_request(key);
+	assert_true(migrate_request(key));
 	return poll_until_migrated(key, ms);
 }
 
@@ -99,6 +99,61 @@ static void test_nobody_stands(void **state)
 	assert_true(poll_until_migrated(key, 20 * TURNS_MS));
 	end_key(key);
 	check_region(region, BYTES);
+	munmap(region, BYTES);
+}
+
+/*
+ * No thread stands while many keys are asked for and end: their requests end with them, and threads
+ * are not asked to stand any more.
+ */
+static void test_ended_keys_are_not_asked_for(void **state)
+{
+	char *region = make_region(BYTES);
+
+	for (int i = 0; i < 3 * REQUESTS_MAX; i++) {
+		uint32_t key = make_key(region, BYTES, 0);
+
+		assert_true(migrate_request(key));
+		end_key(key);
+		assert_false(requests_any());
+		assert_false(migrate_request(key));
+		assert_false(requests_any());
+	}
+	wait_until_quiet();
+	assert_int_equal(hold_wanted, 0);
+	check_region(region, BYTES);
+	munmap(region, BYTES);
+}
+
+static _Atomic uint32_t asked;
+
+static void *keep_asking(void *arg)
+{
+	uint32_t key;
+
+	while ((key = atomic_load(&asked)) != 0)
+		migrate_request(key);
+	return arg;
+}
+
+/* A peer asks for keys just when they end. */
+static void test_request_while_its_key_ends(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0);
+	pthread_t thread;
+
+	atomic_store(&asked, key);
+	pthread_create(&thread, NULL, keep_asking, NULL);
+	for (int i = 0; i < 500; i++) {
+		end_key(key);
+		key = make_key(region, BYTES, 0);
+		atomic_store(&asked, key);
+	}
+	end_key(key);
+	atomic_store(&asked, 0);
+	pthread_join(thread, NULL);
+	assert_false(requests_any());
 	munmap(region, BYTES);
 }
 
@@ -552,6 +607,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_there_and_back),
 		cmocka_unit_test(test_nobody_stands),
+		cmocka_unit_test(test_ended_keys_are_not_asked_for),
+		cmocka_unit_test(test_request_while_its_key_ends),
 		cmocka_unit_test(test_a_thread_that_never_stands),
 		cmocka_unit_test(test_threads_that_poll),
 		cmocka_unit_test(test_locked_pages_stay),
