@@ -17,12 +17,15 @@ static int enter(const struct node *node)
 	if (node->kind != NODE_DIRECTORY)
 		return -ENOTDIR;
 	rc = cwd_enter(node->path);
-	if (rc < 0)
-		dprintf(STDERR_FILENO,
-			"verbatim: cannot change to %s: it exists only in the view of sysfs that "
-			"programs read; to be there takes /proc, and a directory in /tmp; "
-			"ibv_devinfo and ibstat print its contents\n",
-			node->path);
+	if (rc == 0)
+		return 0;
+	errno = -rc; /* for %m */
+	dprintf(STDERR_FILENO,
+		"verbatim: cannot change to %s: %m; it exists only in the view of sysfs that "
+		"programs read; to be there takes /proc, and a directory made for a moment in "
+		"/tmp, /dev/shm, /var/tmp or XDG_RUNTIME_DIR; ibv_devinfo and ibstat print its "
+		"contents\n",
+		node->path);
 	return rc;
 }
 

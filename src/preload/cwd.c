@@ -51,20 +51,46 @@ bool cwd_path(char path[TREE_PATH_MAX])
 	return tree_place(path) == TREE_INSIDE;
 }
 
-/* Changes to a directory of that name, made in `parent` for that. 0 or -errno. */
+/* A descriptor of a directory that was made and deleted, or -errno. */
+static int make_deleted(const char *path)
+{
+	int fd, rc = 0;
+
+	/* 0500: the owner may change into it, whatever the umask; nobody puts anything there. */
+	if (mkdir(path, 0500) != 0)
+		return -errno;
+	fd = chmod(path, 0500) == 0
+		     ? real()->open(path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)
+		     : -1;
+	if (fd < 0)
+		rc = -errno;
+	if (rmdir(path) != 0) {
+		rc = -errno;
+		dprintf(STDERR_FILENO, "verbatim: cannot remove %s: %m\n", path);
+	}
+	if (rc == 0)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	return rc;
+}
+
+/*
+ * Changes to a directory of that name, made in `parent` for that. It is deleted before: one that
+ * cannot be deleted would not be recognized. 0 or -errno.
+ */
 static int enter_in(const char *parent, const char *name)
 {
-	char made[PATH_MAX];
-	int rc = 0;
+	char path[PATH_MAX];
+	int fd, rc;
 
-	if (snprintf(made, sizeof(made), "%s%s", parent, name) >= (int)sizeof(made))
+	if (snprintf(path, sizeof(path), "%s%s", parent, name) >= (int)sizeof(path))
 		return -ENAMETOOLONG;
-	/* 0500: the owner may change into it, whatever the umask; nobody puts anything there. */
-	if (mkdir(made, 0500) != 0)
-		return -errno;
-	if (chmod(made, 0500) != 0 || real()->chdir(made) != 0)
-		rc = -errno;
-	rmdir(made);
+	fd = make_deleted(path);
+	if (fd < 0)
+		return fd;
+	rc = real()->fchdir(fd) == 0 ? 0 : -errno;
+	close(fd);
 	return rc;
 }
 
@@ -73,7 +99,7 @@ int cwd_enter(const char *path)
 	const char *parents[] = { "/tmp", "/dev/shm", "/var/tmp",
 				  secure_getenv("XDG_RUNTIME_DIR") };
 	char name[NAME_MAX + 1], text[TREE_PATH_MAX];
-	int rc = -ENOENT;
+	int rc = 0, error;
 	uint64_t random;
 
 	/* Without /proc nobody would recognize the directory. */
@@ -86,9 +112,14 @@ int cwd_enter(const char *path)
 	snprintf(name, sizeof(name), PREFIX "%016llx%s", (unsigned long long)random, text);
 	/* Before the change: other threads look from then on. */
 	atomic_store_explicit(&cwd_may_be_inside, true, memory_order_relaxed);
-	for (unsigned i = 0; i < sizeof(parents) / sizeof(parents[0]) && rc != 0; i++)
-		if (parents[i] && parents[i][0] == '/')
-			rc = enter_in(parents[i], name);
+	for (unsigned i = 0; i < sizeof(parents) / sizeof(parents[0]); i++) {
+		if (!parents[i] || parents[i][0] != '/')
+			continue;
+		error = enter_in(parents[i], name);
+		if (error == 0)
+			return 0;
+		rc = rc ? rc : error;
+	}
 	return rc;
 }
 

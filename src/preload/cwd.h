@@ -25,7 +25,9 @@
  */
 extern atomic_bool cwd_may_be_inside;
 
-/* 0 or -errno: the working directory is the same as before. */
+/*
+ * 0 or -errno, of the first directory that was tried: the working directory is the same as before.
+ */
 int cwd_enter(const char *path);
 
 /* Writes the path of the working directory. False: it is not in the tree. */

@@ -16,6 +16,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
@@ -27,6 +28,7 @@
 #define DEVICE	 CLASS "/vrb_lo"
 #define RESOLVED "/sys/devices/verbatim/vrb_lo/infiniband/vrb_lo"
 #define STATE	 "4: ACTIVE\n"
+#define EXPORT	 __attribute__((visibility("default")))
 
 /* Of glibc, for programs built with _FORTIFY_SOURCE or linked long ago; no header has them. */
 int __open_2(const char *path, int flags);
@@ -443,16 +445,125 @@ static void changes_directory(void **state)
 	close(text);
 }
 
+#define PLACES 4 /* where the library may make a directory, XDG_RUNTIME_DIR the last */
+
+/* The next calls fail: of the library's, too, as the program's functions come before libc's. */
+static struct {
+	int calls, error;
+} mkdir_fails, rmdir_fails;
+static char left[PLACES][PATH_MAX];
+static unsigned left_count;
+
+EXPORT int mkdir(const char *path, mode_t mode)
+{
+	if (mkdir_fails.calls-- > 0) {
+		errno = mkdir_fails.error;
+		return -1;
+	}
+	return (int)syscall(SYS_mkdirat, AT_FDCWD, path, mode);
+}
+
+EXPORT int rmdir(const char *path)
+{
+	if (rmdir_fails.calls-- > 0) {
+		assert_true(left_count < PLACES);
+		strcpy(left[left_count++], path);
+		errno = rmdir_fails.error;
+		return -1;
+	}
+	return (int)syscall(SYS_unlinkat, AT_FDCWD, path, AT_REMOVEDIR);
+}
+
+/* chdir, and what it writes to standard error. */
+static int chdir_and_say(const char *path, char *said, size_t size)
+{
+	FILE *file = tmpfile();
+	int before = dup(STDERR_FILENO), rc, error;
+	size_t len;
+
+	assert_true(file && before >= 0);
+	assert_true(dup2(fileno(file), STDERR_FILENO) >= 0);
+	errno = 0;
+	rc = chdir(path);
+	error = errno;
+	assert_true(dup2(before, STDERR_FILENO) >= 0);
+	close(before);
+	rewind(file);
+	len = fread(said, 1, size - 1, file);
+	said[len] = 0;
+	fclose(file);
+	errno = error;
+	return rc;
+}
+
+/* One place that refuses is no matter. When all do, chdir fails, says why, and changes nothing. */
+static void makes_no_directory(void **state)
+{
+	static const int errors[] = { ENOSPC, EROFS, EEXIST, EACCES, EDQUOT };
+	char here[PATH_MAX], now[PATH_MAX], said[1024];
+
+	assert_non_null(getcwd(here, sizeof(here)));
+	for (unsigned i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		mkdir_fails.error = errors[i];
+		mkdir_fails.calls = 1;
+		assert_int_equal(chdir_and_say(DEVICE, said, sizeof(said)), 0);
+		assert_string_equal(said, "");
+		is_in(RESOLVED);
+		assert_int_equal(chdir(here), 0);
+		mkdir_fails.calls = PLACES;
+		assert_int_equal(chdir_and_say(DEVICE, said, sizeof(said)), -1);
+		mkdir_fails.calls = 0;
+		assert_int_equal(errno, errors[i]);
+		assert_non_null(strstr(said, strerror(errors[i])));
+		assert_non_null(strstr(said, "cannot change to " RESOLVED ":"));
+		assert_string_equal(getcwd(now, sizeof(now)), here);
+	}
+}
+
+/*
+ * A directory that cannot be removed, as in one that is append-only: the library names it, and the
+ * process is never in it.
+ */
+static void removes_no_directory(void **state)
+{
+	char here[PATH_MAX], now[PATH_MAX], said[2048];
+
+	assert_non_null(getcwd(here, sizeof(here)));
+	rmdir_fails.error = EPERM;
+	rmdir_fails.calls = 1;
+	assert_int_equal(chdir_and_say(DEVICE, said, sizeof(said)), 0);
+	assert_non_null(strstr(said, "cannot remove /tmp/.verbatim-cwd."));
+	is_in(RESOLVED);
+	assert_int_equal(chdir(here), 0);
+	rmdir_fails.calls = PLACES;
+	assert_int_equal(chdir_and_say(DEVICE, said, sizeof(said)), -1);
+	rmdir_fails.calls = 0;
+	assert_int_equal(errno, EPERM);
+	assert_non_null(strstr(said, "cannot change to " RESOLVED ":"));
+	assert_string_equal(getcwd(now, sizeof(now)), here);
+	while (left_count > 0)
+		assert_int_equal(rmdir(left[--left_count]), 0);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test(opens),      cmocka_unit_test(refuses_to_open),
-		cmocka_unit_test(streams),    cmocka_unit_test(statuses),
-		cmocka_unit_test(accesses),   cmocka_unit_test(null_is_in_the_directory),
-		cmocka_unit_test(links),      cmocka_unit_test(directories),
-		cmocka_unit_test(scans),      cmocka_unit_test(globs),
-		cmocka_unit_test(attributes), cmocka_unit_test(inherited),
-		cmocka_unit_test(real_files), cmocka_unit_test(changes_directory),
+		cmocka_unit_test(opens),
+		cmocka_unit_test(refuses_to_open),
+		cmocka_unit_test(streams),
+		cmocka_unit_test(statuses),
+		cmocka_unit_test(accesses),
+		cmocka_unit_test(null_is_in_the_directory),
+		cmocka_unit_test(links),
+		cmocka_unit_test(directories),
+		cmocka_unit_test(scans),
+		cmocka_unit_test(globs),
+		cmocka_unit_test(attributes),
+		cmocka_unit_test(inherited),
+		cmocka_unit_test(real_files),
+		cmocka_unit_test(changes_directory),
+		cmocka_unit_test(makes_no_directory),
+		cmocka_unit_test(removes_no_directory),
 	};
 
 	/* The parent may have set SIG_IGN: then waitpid would find no child. */
