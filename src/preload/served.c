@@ -25,16 +25,33 @@
 /* False: this process has made no descriptor of the tree, and none needs to be examined. */
 static atomic_bool any_made;
 
+/* The descriptor, or AT_FDCWD, may be one of the tree. */
+static bool concerns_fd(int fd)
+{
+	if (fd >= 0)
+		return atomic_load_explicit(&any_made, memory_order_relaxed);
+	return fd == AT_FDCWD && atomic_load_explicit(&cwd_may_be_inside, memory_order_relaxed);
+}
+
 bool served_concerns(int directory_fd, const char *path)
 {
 	if (!path)
 		return false;
 	if (path[0] != '/')
-		return directory_fd >= 0 ? atomic_load_explicit(&any_made, memory_order_relaxed)
-					 : directory_fd == AT_FDCWD && *path &&
-						   atomic_load_explicit(&cwd_may_be_inside,
-									memory_order_relaxed);
+		return *path && concerns_fd(directory_fd); /* ENOENT, says the kernel */
 	return strstr(path, "/infiniband") || strstr(path, "/devices/verbatim");
+}
+
+/* The call is about the descriptor itself. Linux 6.11 takes NULL for the empty path. */
+static bool is_about_fd(const char *path, int flags)
+{
+	return flags & AT_EMPTY_PATH && (!path || !*path);
+}
+
+bool served_concerns_at(int directory_fd, const char *path, int flags)
+{
+	return is_about_fd(path, flags) ? concerns_fd(directory_fd)
+					: served_concerns(directory_fd, path);
 }
 
 /*
@@ -100,6 +117,13 @@ int served_begin_fd(int fd, struct served *out)
 		rc = WALKED_NODE;
 	errno = before;
 	return rc;
+}
+
+int served_begin_at(int directory_fd, const char *path, int flags, struct served *out)
+{
+	if (is_about_fd(path, flags))
+		return served_begin_fd(directory_fd, out);
+	return served_begin(directory_fd, path, !(flags & AT_SYMLINK_NOFOLLOW), out);
 }
 
 void served_end(struct served *served)

@@ -26,6 +26,8 @@ struct served {
 
 /* A cheap test. False: the path is not in the tree. */
 bool served_concerns(int directory_fd, const char *path);
+/* The same for calls with flags, of which AT_EMPTY_PATH counts. */
+bool served_concerns_at(int directory_fd, const char *path, int flags);
 
 /*
  * Finds the path in the tree. Returns -errno, or an enum walked:
@@ -40,6 +42,9 @@ int served_begin(int directory_fd, const char *path, bool follow, struct served 
 
 /* The same for a descriptor: WALKED_REAL or WALKED_NODE. */
 int served_begin_fd(int fd, struct served *out);
+
+/* One of both, as AT_EMPTY_PATH and AT_SYMLINK_NOFOLLOW say. */
+int served_begin_at(int directory_fd, const char *path, int flags, struct served *out);
 
 /* Frees the view. */
 void served_end(struct served *served);

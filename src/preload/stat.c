@@ -11,7 +11,7 @@ static __attribute__((noinline)) int stat_served(int directory_fd, const char *p
 						 struct stat *out, int flags)
 {
 	struct served served;
-	int rc = served_begin(directory_fd, path, !(flags & AT_SYMLINK_NOFOLLOW), &served);
+	int rc = served_begin_at(directory_fd, path, flags, &served);
 
 	if (rc == WALKED_REAL)
 		return real()->fstatat(directory_fd, path, out, flags);
@@ -56,9 +56,7 @@ PRELOAD_EXPORT int fstat(int fd, struct stat *out)
 
 PRELOAD_EXPORT int fstatat(int directory_fd, const char *path, struct stat *out, int flags)
 {
-	if (flags & AT_EMPTY_PATH && directory_fd >= 0 && !*path)
-		return fstat(directory_fd, out);
-	if (served_concerns(directory_fd, path))
+	if (served_concerns_at(directory_fd, path, flags))
 		return stat_served(directory_fd, path, out, flags);
 	return real()->fstatat(directory_fd, path, out, flags);
 }
@@ -90,15 +88,10 @@ static void to_statx(const struct stat *from, struct statx *to)
 static __attribute__((noinline)) int statx_served(int directory_fd, const char *path, int flags,
 						  unsigned int mask, struct statx *out)
 {
-	bool of_fd = !*path && flags & AT_EMPTY_PATH;
 	struct served served;
 	struct stat status;
-	int rc;
+	int rc = served_begin_at(directory_fd, path, flags, &served);
 
-	if (of_fd)
-		rc = served_begin_fd(directory_fd, &served);
-	else
-		rc = served_begin(directory_fd, path, !(flags & AT_SYMLINK_NOFOLLOW), &served);
 	if (rc == WALKED_REAL)
 		return real()->statx(directory_fd, path, flags, mask, out);
 	if (rc == WALKED_ELSEWHERE)
@@ -116,7 +109,7 @@ static __attribute__((noinline)) int statx_served(int directory_fd, const char *
 PRELOAD_EXPORT int statx(int directory_fd, const char *path, int flags, unsigned int mask,
 			 struct statx *out)
 {
-	if (served_concerns(directory_fd, path))
+	if (served_concerns_at(directory_fd, path, flags))
 		return statx_served(directory_fd, path, flags, mask, out);
 	return real()->statx(directory_fd, path, flags, mask, out);
 }
@@ -125,7 +118,7 @@ static __attribute__((noinline)) int access_served(int directory_fd, const char 
 						   int flags)
 {
 	struct served served;
-	int rc = served_begin(directory_fd, path, !(flags & AT_SYMLINK_NOFOLLOW), &served);
+	int rc = served_begin_at(directory_fd, path, flags, &served);
 
 	if (rc == WALKED_REAL)
 		return real()->faccessat(directory_fd, path, mode, flags);
@@ -157,7 +150,7 @@ PRELOAD_EXPORT int euidaccess(const char *path, int mode)
 
 PRELOAD_EXPORT int faccessat(int directory_fd, const char *path, int mode, int flags)
 {
-	if (served_concerns(directory_fd, path))
+	if (served_concerns_at(directory_fd, path, flags))
 		return access_served(directory_fd, path, mode, flags);
 	return real()->faccessat(directory_fd, path, mode, flags);
 }

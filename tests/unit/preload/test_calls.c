@@ -168,6 +168,60 @@ static void statuses(void **state)
 	close(fd);
 }
 
+/* A call about a descriptor of the tree, or about the working directory there, as by its name. */
+static void empty_paths(void **state)
+{
+	int here = open(".", O_RDONLY | O_DIRECTORY), ports = open(DEVICE "/ports", O_RDONLY);
+	int text = open(DEVICE "/fw_ver", O_RDONLY), null = open("/dev/null", O_RDONLY), rc;
+	const char *volatile none = NULL;
+	struct stat of_path, status;
+	struct statx extended;
+
+	for (int i = 0; i < 3; i++) {
+		int fd = i == 0 ? ports : i == 1 ? text : AT_FDCWD;
+
+		assert_int_equal(stat(i == 1 ? DEVICE "/fw_ver" : DEVICE "/ports", &of_path), 0);
+		if (fd == AT_FDCWD)
+			assert_int_equal(fchdir(ports), 0);
+		assert_int_equal(fstatat(fd, "", &status, AT_EMPTY_PATH), 0);
+		assert_true(status.st_ino == of_path.st_ino && status.st_dev == of_path.st_dev);
+		assert_int_equal(status.st_mode, of_path.st_mode);
+		assert_int_equal(fstatat(fd, "", &status, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW), 0);
+		assert_true(status.st_ino == of_path.st_ino && status.st_dev == of_path.st_dev);
+		assert_int_equal(statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &extended), 0);
+		assert_int_equal(extended.stx_ino, of_path.st_ino);
+		assert_int_equal(extended.stx_mode, of_path.st_mode);
+		assert_int_equal(faccessat(fd, "", R_OK, AT_EMPTY_PATH), 0);
+		assert_int_equal(faccessat(fd, "", W_OK, AT_EMPTY_PATH), -1);
+
+		/* from Linux 6.11 on as an empty path, before that EFAULT */
+		rc = fstatat(fd, none, &status, AT_EMPTY_PATH);
+		assert_true(rc == 0 ? status.st_ino == of_path.st_ino : errno == EFAULT);
+		rc = statx(fd, none, AT_EMPTY_PATH, STATX_BASIC_STATS, &extended);
+		assert_true(rc == 0 ? extended.stx_ino == of_path.st_ino : errno == EFAULT);
+
+		assert_int_equal(fstatat(fd, "", &status, 0), -1);
+		assert_int_equal(errno, ENOENT);
+		assert_int_equal(statx(fd, "", 0, STATX_BASIC_STATS, &extended), -1);
+		assert_int_equal(errno, ENOENT);
+		assert_int_equal(faccessat(fd, "", F_OK, 0), -1);
+		assert_int_equal(errno, ENOENT);
+		assert_int_equal(openat(fd, "", O_RDONLY), -1);
+		assert_int_equal(errno, ENOENT);
+	}
+	assert_int_equal(fchdir(here), 0);
+	assert_int_equal(fstatat(null, "", &status, AT_EMPTY_PATH), 0);
+	assert_true(S_ISCHR(status.st_mode));
+	assert_int_equal(fstatat(-1, "", &status, AT_EMPTY_PATH), -1);
+	assert_int_equal(errno, EBADF);
+	assert_int_equal(fstatat(AT_FDCWD, "", &status, AT_EMPTY_PATH), 0);
+	assert_true(status.st_dev != of_path.st_dev);
+	close(here);
+	close(ports);
+	close(text);
+	close(null);
+}
+
 static void accesses(void **state)
 {
 	assert_int_equal(access(DEVICE "/fw_ver", R_OK), 0);
@@ -553,6 +607,7 @@ int main(void)
 		cmocka_unit_test(streams),
 		cmocka_unit_test(statuses),
 		cmocka_unit_test(accesses),
+		cmocka_unit_test(empty_paths),
 		cmocka_unit_test(null_is_in_the_directory),
 		cmocka_unit_test(links),
 		cmocka_unit_test(directories),
