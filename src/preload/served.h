@@ -6,9 +6,10 @@
  * Out: a node with its view; a status; a descriptor.
  *
  * A descriptor of the tree is a sealed memfd with the text of a file, empty for a directory. The
- * memfd's name is the node's path. So the library recognizes it after dup, fork and exec, and keeps
- * no table. Thread-safe; no locks. A path outside the tree costs a string search and no system
- * call.
+ * memfd's name is the node's path. So the library recognizes it after dup and fork, and keeps no
+ * table. A program that inherits one by exec can read it; as one of the tree the library recognizes
+ * it there after that program has opened something of the tree itself. Thread-safe; no locks. A
+ * path outside the tree costs a string search and no system call.
  */
 #ifndef PRELOAD_SERVED_H
 #define PRELOAD_SERVED_H

@@ -381,7 +381,7 @@ static void attributes(void **state)
 	assert_int_equal(errno, ENOENT);
 }
 
-/* Another process, even another program, can use an inherited descriptor. */
+/* Another process can use an inherited descriptor. */
 static void inherited(void **state)
 {
 	int fd = open(DEVICE "/ports", O_RDONLY | O_DIRECTORY), status;
