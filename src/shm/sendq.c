@@ -39,15 +39,19 @@ void shm_sendq_go_back(struct shm_qp *lq, uint32_t seq)
 
 /*
  * Programs may get an address from another host that names this host here: of loopback, or of a
- * bridge of containers. So the text says whose address it is. Returns its length.
+ * bridge of containers. And each user's verbatimd counts slots from 1, so a QP number of another
+ * user's process, as in another container with this network, may lead to this process. So the text
+ * says whose address it is, and whose number. Returns its length.
  */
-static size_t say_whose_address(const struct qp *qp, char *text, size_t room)
+static size_t say_whose(const struct shm_qp *lq, char *text, size_t room)
 {
-	const union ibv_gid *gid = &qp->attr.ah_attr.grh.dgid;
+	const union ibv_gid *gid = &lq->qp->attr.ah_attr.grh.dgid;
+	bool is_own = lq->qp->attr.dest_qp_num >> ARENA_QP_BITS == shm_env.slot;
 	char address[GID_TEXT_BYTES];
 
-	return (size_t)snprintf(text, room, "%s is this host itself; ",
-				gid_text(gid->raw, address));
+	return (size_t)snprintf(text, room, "%s is this host itself%s; ",
+				gid_text(gid->raw, address),
+				is_own ? ", and the QP number one of this process's own" : "");
 }
 
 void shm_sendq_fail(struct shm_qp *lq, uint32_t seq, enum ibv_wc_status status, enum cause cause,
@@ -59,7 +63,7 @@ void shm_sendq_fail(struct shm_qp *lq, uint32_t seq, enum ibv_wc_status status, 
 	va_list args;
 
 	if (cause == CAUSE_PEER_UNKNOWN || cause == CAUSE_PEER_QP_MISSING)
-		len = say_whose_address(qp, text, sizeof(text));
+		len = say_whose(lq, text, sizeof(text));
 	va_start(args, fmt);
 	vsnprintf(text + len, sizeof(text) - len, fmt, args);
 	va_end(args);

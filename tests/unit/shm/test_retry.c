@@ -4,6 +4,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -390,6 +391,57 @@ static void test_waits_for_what_verbatimd_says(void **state)
 	rig_is_asked = false;
 }
 
+/* Of a QP that has failed as its peer is missing. FLUSHED is reported behind that. */
+static bool reports_own_number(const struct qp *qp)
+{
+	uint32_t count = arena_header(rig.arena)->cause_next;
+	struct arena_cause copy = { 0 };
+
+	for (uint32_t i = 0; i < count && copy.cause != CAUSE_PEER_QP_MISSING; i++) {
+		assert_true(cause_read(&arena_causes(rig.arena)[i], &copy));
+		if (copy.qpn != qp->ib.qp_num)
+			copy.cause = CAUSE_NONE;
+	}
+	assert_int_equal(copy.cause, CAUSE_PEER_QP_MISSING);
+	assert_non_null(strstr(copy.text, "is this host itself"));
+	return strstr(copy.text, "the QP number one of this process's own");
+}
+
+/*
+ * The QP number of another user's process leads to a process of this user, or to this one: then the
+ * report says so.
+ */
+static void test_a_missing_qp_may_be_another_users(void **state)
+{
+	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_SEND };
+	struct qp *qp;
+
+	cause_init(rig.arena);
+	qp = waiting_qp(14, 0, 7);
+	lock_acquire(&qp->lock);
+	shm_backoff_on_loss(shm_of(qp), qp->sq.head, CAUSE_PEER_QP_MISSING);
+	lock_release(&qp->lock);
+	shm_retry_run(UINT64_MAX - 1);
+	expect_status(IBV_WC_RETRY_EXC_ERR);
+	assert_false(reports_own_number(qp));
+	records();
+	assert_int_equal(qp_destroy(qp), 0);
+
+	qp = rig_qp(&rig, IBV_QPT_RC);
+	rig_connect(qp, &(struct rig_connection){ .slot = RIG_SLOT,
+						  .qpn = RIG_SLOT << ARENA_QP_BITS | 999,
+						  .timeout = 14 });
+	rig_post_send(qp, &wr);
+	rig_progress(rig.self);
+	shm_retry_run(UINT64_MAX - 1);
+	expect_status(IBV_WC_RETRY_EXC_ERR);
+	assert_true(reports_own_number(qp));
+	assert_non_null(strstr(cause_remedy(CAUSE_PEER_QP_MISSING), "UID"));
+	assert_non_null(strstr(cause_remedy(CAUSE_PEER_UNKNOWN), "UID"));
+	assert_int_equal(qp_destroy(qp), 0);
+	cause_init(NULL);
+}
+
 enum { LATE_SLOT = 12 };
 static struct far late;
 
@@ -478,6 +530,7 @@ int main(void)
 		TEST(test_an_acknowledgement_starts_the_counters_anew),
 		TEST(test_room_ends_the_wait_for_room_only),
 		TEST(test_waits_for_what_verbatimd_says),
+		TEST(test_a_missing_qp_may_be_another_users),
 		TEST(test_answers_about_others_end_no_wait),
 		TEST(test_misses_no_answer),
 	};
