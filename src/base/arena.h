@@ -13,7 +13,8 @@
  *   4 KiB     4 KiB     64 x struct arena_hazard: hazard pointers of this process's threads
  *   8 KiB     4 KiB     16 x struct arena_device: devices this process has open
  *   12 KiB    64 KiB    256 x struct arena_cause: the ring of causes (base/cause.h)
- *   76 KiB    4 KiB     512 counters (base/counter.h)
+ *   76 KiB    4 KiB     512 counters of what belongs to no device (base/counter.h)
+ *   80 KiB    8 KiB     16 x 64 counters, of each device
  *   128 KiB   1 MiB     16,384 x struct arena_qp, by the index of a QPN
  *   2 MiB     4 MiB     65,536 x struct arena_key, by the index of a memory key
  *
@@ -39,6 +40,8 @@
 #define ARENA_KEYS     65536
 #define SLOT_MAX       1023
 #define SLOT_COUNT     (SLOT_MAX + 1)
+
+#define ARENA_DEVICE_COUNTERS 64
 
 struct arena_header {
 	uint64_t magic;
@@ -182,7 +185,9 @@ static_assert(sizeof(struct arena_port) == 64, "port");
 static_assert(sizeof(struct arena_hazard) == 64, "hazard");
 static_assert(sizeof(struct arena_device) == 128, "device");
 static_assert(sizeof(struct arena_cause) == 256, "cause");
-static_assert(ARENA_COUNTER_OFFSET + ARENA_COUNTERS * 8 <= ARENA_QP_OFFSET, "counters");
+static_assert(ARENA_COUNTER_OFFSET + (ARENA_COUNTERS + ARENA_DEVICES * ARENA_DEVICE_COUNTERS) * 8 <=
+		      ARENA_QP_OFFSET,
+	      "counters");
 static_assert(sizeof(struct arena_qp) == 64, "qp");
 static_assert(sizeof(struct arena_key) == 64, "key");
 
@@ -214,6 +219,12 @@ static inline struct arena_cause *arena_causes(void *arena)
 static inline _Atomic uint64_t *arena_counters(void *arena)
 {
 	return (void *)((char *)arena + ARENA_COUNTER_OFFSET);
+}
+
+/* Where a device's counters begin in arena_counters. */
+static inline uint32_t arena_device_counters(uint32_t device)
+{
+	return ARENA_COUNTERS + device * ARENA_DEVICE_COUNTERS;
 }
 
 static inline struct arena_qp *arena_qps(void *arena)

@@ -7,7 +7,7 @@
 
 #include "base/arena.h"
 
-static_assert(COUNTERS <= ARENA_COUNTERS, "there is room for them");
+static_assert(COUNTERS <= ARENA_DEVICE_COUNTERS, "there is room for them");
 
 static const struct {
 	const char *name, *what;
@@ -17,7 +17,7 @@ static const struct {
 #undef X
 };
 
-static _Atomic uint64_t without_arena[ARENA_COUNTERS];
+static _Atomic uint64_t without_arena[ARENA_COUNTERS + ARENA_DEVICES * ARENA_DEVICE_COUNTERS];
 static _Atomic uint64_t *_Atomic counters = without_arena;
 
 void counter_init(void *arena)
@@ -31,18 +31,39 @@ void counter_reset_after_fork(void)
 	counter_init(NULL);
 }
 
-void counter_add(enum counter counter)
+static void add(uint32_t index)
 {
 	_Atomic uint64_t *all = atomic_load_explicit(&counters, memory_order_acquire);
 
-	atomic_fetch_add_explicit(&all[counter], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&all[index], 1, memory_order_relaxed);
+}
+
+void counter_add(enum counter counter)
+{
+	add(counter);
+}
+
+void counter_add_of_device(uint32_t device, enum counter counter)
+{
+	assert(device < ARENA_DEVICES);
+	add(arena_device_counters(device) + counter);
+}
+
+uint64_t counter_sum(const _Atomic uint64_t *all, enum counter counter)
+{
+	uint64_t sum = atomic_load_explicit(&all[counter], memory_order_relaxed);
+
+	for (uint32_t i = 0; i < ARENA_DEVICES; i++)
+		sum += atomic_load_explicit(&all[arena_device_counters(i) + counter],
+					    memory_order_relaxed);
+	return sum;
 }
 
 uint64_t counter_read(enum counter counter)
 {
 	_Atomic uint64_t *all = atomic_load_explicit(&counters, memory_order_acquire);
 
-	return atomic_load_explicit(&all[counter], memory_order_relaxed);
+	return counter_sum(all, counter);
 }
 
 const char *counter_name(enum counter counter)

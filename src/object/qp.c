@@ -28,6 +28,11 @@ void qp_raise(struct qp *qp, enum ibv_event_type type)
 	context_raise(qp->context, &event, &qp->async_reported);
 }
 
+void qp_count(const struct qp *qp, enum counter counter)
+{
+	counter_add_of_device(qp->context->device_index, counter);
+}
+
 /* Completes the request at the head, if it is signaled or failed, and moves the head on. */
 static void retire_head(struct qp *qp)
 {

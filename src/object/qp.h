@@ -19,6 +19,7 @@
 #include "base/arena.h"
 #include "base/compat.h"
 #include "base/cause.h"
+#include "base/counter.h"
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/pace.h"
@@ -243,6 +244,9 @@ void qp_retire(struct qp *qp);
 
 /* Raises an async event of the QP. The caller may hold any lock but the context's async lock. */
 void qp_raise(struct qp *qp, enum ibv_event_type type);
+
+/* Counts an event of the QP for its device. */
+void qp_count(const struct qp *qp, enum counter counter);
 
 /* base/check.h: between two operations on the QP. The caller holds the lock. */
 void qp_check(const struct qp *qp);

@@ -106,7 +106,7 @@ static void on_nak(struct roce_qp *tq, uint8_t syndrome)
 	enum ibv_wc_status status = refusal_status(syndrome);
 
 	if (syndrome == (PACKET_SYNDROME_NAK | PACKET_NAK_SEQUENCE)) {
-		counter_add(COUNTER_PACKET_SEQ_ERR);
+		qp_count(tq->qp, COUNTER_PACKET_SEQ_ERR);
 		retransmit_on_sequence_nak(tq);
 	} else if (status != IBV_WC_SUCCESS) {
 		give_up(tq, status, cause_of(status));
@@ -141,11 +141,13 @@ static void on_ack(struct roce_qp *tq, const struct packet *packet)
 	/* earlier requests complete first */
 	qp_retire(tq->qp);
 	if (kind != PACKET_SYNDROME_ACK)
-		counter_add(COUNTER_NAKS_RECEIVED);
-	if (kind == PACKET_SYNDROME_RNR)
+		qp_count(tq->qp, COUNTER_NAKS_RECEIVED);
+	if (kind == PACKET_SYNDROME_RNR) {
+		qp_count(tq->qp, COUNTER_RCVD_RNR_ERR);
 		retransmit_on_rnr_nak(tq, packet->syndrome & 31);
-	else if (kind == PACKET_SYNDROME_NAK)
+	} else if (kind == PACKET_SYNDROME_NAK) {
 		on_nak(tq, packet->syndrome);
+	}
 }
 
 /* The response to the request at una_psn. */

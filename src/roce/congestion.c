@@ -13,7 +13,7 @@
 
 void congestion_on_mark(struct roce_qp *tq)
 {
-	counter_add(COUNTER_NP_ECN_MARKED_ROCE_PACKETS);
+	qp_count(tq->qp, COUNTER_NP_ECN_MARKED_ROCE_PACKETS);
 	tq->congestion_seen = true;
 	flush_list_add(tq);
 }
@@ -45,7 +45,7 @@ void congestion_notify(struct roce_qp *tq, uint64_t now_ns)
 	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
 	/* If it cannot be sent, the next marked packet causes another. */
 	if (roce_env.send(&flow, &packet, 1, &sent) == WIRE_SENT) {
-		counter_add(COUNTER_NP_CNP_SENT);
+		qp_count(tq->qp, COUNTER_NP_CNP_SENT);
 		tq->cnp_ns = now_ns;
 	}
 }
@@ -86,7 +86,7 @@ static bool begin_bound(struct roce_qp *tq, uint64_t now_ns)
 
 void congestion_on_notification(struct roce_qp *tq, uint64_t now_ns)
 {
-	counter_add(COUNTER_RP_CNP_HANDLED);
+	qp_count(tq->qp, COUNTER_RP_CNP_HANDLED);
 	window_on_mark(&tq->window, tq->next_psn);
 	if (begin_bound(tq, now_ns))
 		window_on_mark(&tq->response_pace.window, psn_add(tq->response_pace.number, 1));

@@ -131,7 +131,7 @@ static enum wire_result send_burst(struct qp *qp, uint32_t seq, struct burst *bu
 
 	*sent = burst->left;
 	if (result == WIRE_FULL)
-		counter_add(COUNTER_SOCKET_FULL);
+		qp_count(qp, COUNTER_SOCKET_FULL);
 	else
 		report_lost(qp, result, sq_wqe(&qp->sq, seq + *sent));
 	if (result != WIRE_FULL && result != WIRE_SENT)
@@ -254,7 +254,7 @@ static void deliver(struct qp *qp, const struct packet *packet, const struct wir
 	uint8_t grh[GRH_BYTES];
 
 	if (!accept_packet(qp, packet)) {
-		counter_add(COUNTER_DROPPED);
+		qp_count(qp, COUNTER_DROPPED);
 		return;
 	}
 	build_header(qp, arrival, grh, &end);

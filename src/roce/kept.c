@@ -72,7 +72,7 @@ void kept_add(struct roce_qp *tq, const struct packet *packet)
 	*at = copy(packet);
 	if (!*at)
 		return;
-	counter_add(COUNTER_KEPT);
+	qp_count(tq->qp, COUNTER_KEPT);
 	if (!kept->count++ || psn_after(packet->psn, kept->last))
 		kept->last = packet->psn;
 	kept->bytes += size_of(packet);

@@ -30,7 +30,7 @@ static void open_run(struct roce_qp *tq)
 	repair->open = repair->pending = true;
 	repair->end = psn_after(end, tq->next_psn) ? tq->next_psn : end;
 	repair->sent = tq->next_psn;
-	counter_add(COUNTER_REPAIRS);
+	qp_count(tq->qp, COUNTER_REPAIRS);
 	flush_list_add(tq);
 }
 

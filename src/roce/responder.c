@@ -32,18 +32,18 @@ static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, ps
 	};
 
 	if (verdict == VERDICT_NO_RECEIVE)
-		counter_add(COUNTER_NO_RECEIVE);
+		qp_count(tq->qp, COUNTER_NO_RECEIVE);
 	if (verdict != VERDICT_OUT_OF_ORDER)
 		kept_drop_all(tq); /* the requester sends all of it again, or nothing more */
 	if (reaction->ends_message)
 		tq->in_message = false;
 	if (reaction->fails_qp) {
-		counter_add(COUNTER_REFUSED);
+		qp_count(tq->qp, COUNTER_REFUSED);
 		reaction_begin(qp, reaction, cause, &request);
 		transmit_owed(tq); /* answers to earlier requests */
 		reaction_end(tq->qp, reaction, cause);
 	} else if (!qp_is_reliable(qp) && reaction->ends_message) {
-		counter_add(COUNTER_DROPPED);
+		qp_count(tq->qp, COUNTER_DROPPED);
 		reaction_drop(qp, cause, &request);
 	}
 	if (reaction->refusal == REFUSAL_SILENT)
@@ -386,7 +386,7 @@ static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
 	uint32_t pd = qp->remote_pd;
 	enum cause cause;
 
-	counter_add(COUNTER_DUPLICATE_REQUEST);
+	qp_count(tq->qp, COUNTER_DUPLICATE_REQUEST);
 	if (operation_is_message(op->kind)) {
 		tq->ack_owed = true;
 	} else if (op->kind == OPERATION_READ) {
@@ -414,7 +414,7 @@ static bool waits_for_receive(const struct roce_qp *tq)
 static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
 	REQUIRES(tq->qp->lock)
 {
-	counter_add(COUNTER_OUT_OF_SEQUENCE);
+	qp_count(tq->qp, COUNTER_OUT_OF_SEQUENCE);
 	if (!tq->nak_sent || !psn_after(packet->psn, tq->out_of_sequence_psn))
 		react(tq, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
 	tq->out_of_sequence_psn = packet->psn;
@@ -489,7 +489,7 @@ static void on_unreliable(struct roce_qp *tq, const struct packet *packet,
 	if (op->first || gap)
 		tq->in_message = false;
 	if (!op->first && !tq->in_message) {
-		counter_add(COUNTER_DROPPED);
+		qp_count(tq->qp, COUNTER_DROPPED);
 		tq->expected_psn = psn_add(packet->psn, 1);
 		return;
 	}

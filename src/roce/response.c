@@ -147,7 +147,9 @@ void response_nak(struct roce_qp *tq, const struct nak *nak)
 {
 	if (tq->nak.final)
 		return;
-	counter_add(COUNTER_NAKS_SENT);
+	qp_count(tq->qp, COUNTER_NAKS_SENT);
+	if ((nak->syndrome & PACKET_SYNDROME_MASK) == PACKET_SYNDROME_RNR)
+		qp_count(tq->qp, COUNTER_SEND_RNR_ERR);
 	tq->nak = *nak;
 	tq->ack_owed = false;
 	flush_list_add(tq);

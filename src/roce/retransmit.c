@@ -186,6 +186,7 @@ static void give_up(struct roce_qp *tq)
 	struct qp *qp = tq->qp;
 	uint32_t seq;
 
+	qp_count(qp, COUNTER_RETRY_EXCEEDED_ERR);
 	sendq_go_back(tq, tq->una_psn);
 	seq = qp->sq.issue++;
 	if (tq->no_route)
@@ -205,7 +206,7 @@ static void go_back(struct roce_qp *tq, uint64_t now_ns)
 {
 	sendq_go_back(tq, tq->una_psn);
 	repair_stop(tq);
-	counter_add(COUNTER_WENT_BACK);
+	qp_count(tq->qp, COUNTER_WENT_BACK);
 	tq->went_back = true;
 	tq->went_back_ns = now_ns;
 	flush_list_add(tq);
@@ -295,11 +296,12 @@ void retransmit_on_rnr_nak(struct roce_qp *tq, uint8_t timer)
 	if (qp->attr.rnr_retry != 7 && tq->rnr_left-- == 0) {
 		uint32_t seq = qp->sq.issue++;
 
+		qp_count(qp, COUNTER_RETRY_RNR_EXCEEDED_ERR);
 		sendq_fail(tq, seq, IBV_WC_RNR_RETRY_EXC_ERR, CAUSE_NO_RECEIVE,
 			   "request %u was refused %u times", seq, qp->attr.rnr_retry + 1u);
 		return;
 	}
-	counter_add(COUNTER_RNR_NAK_RETRY_ERR);
+	qp_count(tq->qp, COUNTER_RNR_NAK_RETRY_ERR);
 	/* The responder answered: a later time-out is a new one. */
 	tq->waiting = tq->excused = false;
 	tq->retry_left = qp->attr.retry_cnt;
@@ -333,7 +335,7 @@ static bool on_timeout(struct roce_qp *tq, uint64_t now_ns)
 		tq->excused = false;
 		if (tq->retry_left-- == 0)
 			return false;
-		counter_add(COUNTER_LOCAL_ACK_TIMEOUT_ERR);
+		qp_count(tq->qp, COUNTER_LOCAL_ACK_TIMEOUT_ERR);
 	}
 	wait_from(tq, now_ns);
 	return true;
@@ -359,7 +361,7 @@ static bool probe(struct roce_qp *tq, uint64_t now_ns)
 		set_repair_timer(tq, now_ns);
 		return true;
 	}
-	counter_add(COUNTER_PROBES);
+	qp_count(tq->qp, COUNTER_PROBES);
 	window_on_probe(&tq->window);
 	gso_on_loss(tq, true);
 	tq->probing = true;

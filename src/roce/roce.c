@@ -397,9 +397,9 @@ static void on_packet(struct qp *qp, const struct packet *packet,
 	struct roce_qp *tq = roce_of(qp);
 
 	if (!tq || !is_of_connection(tq, arrival->flow)) {
-		counter_add(COUNTER_STRANGER);
+		qp_count(qp, COUNTER_STRANGER);
 	} else if (!fits_service(qp, packet, op)) {
-		counter_add(COUNTER_OTHER_SERVICE);
+		qp_count(qp, COUNTER_OTHER_SERVICE);
 	} else {
 		tq->more = arrival->more;
 		on_connection_packet(tq, packet, op, arrival->flow);

@@ -2,6 +2,7 @@
 #include "roce/transmit.h"
 
 #include "base/counter.h"
+#include "object/context.h"
 #include "roce/burst.h"
 #include "roce/congestion.h"
 #include "roce/gso.h"
@@ -107,7 +108,7 @@ enum transmit_result transmit_requests(struct transmit *transmit, psn_t *unsent)
 	}
 	switch (result) {
 	case WIRE_FULL:
-		counter_add(COUNTER_SOCKET_FULL);
+		qp_count(tq->qp, COUNTER_SOCKET_FULL);
 		return TRANSMIT_FULL;
 	case WIRE_FAULT:
 		return TRANSMIT_FAULT;
@@ -157,7 +158,7 @@ static bool send_owed(struct transmit *transmit, uint32_t *turn)
 	if (result == WIRE_TOO_LONG)
 		on_too_long(tq);
 	if (result == WIRE_FULL) {
-		counter_add(COUNTER_SOCKET_FULL);
+		qp_count(tq->qp, COUNTER_SOCKET_FULL);
 		response_restore(tq, &before, burst->left);
 		qp_timer_again(tq, transmit->now_ns + TRANSMIT_AGAIN_NS);
 		return false;
@@ -203,6 +204,7 @@ void transmit_owed(struct roce_qp *tq)
 bool transmit_ack_and_unlock(struct qp *qp, struct roce_qp *tq)
 {
 	struct wire_flow flow = tq->flow; /* the QP may be gone when it is used */
+	uint32_t device = qp->context->device_index;
 	enum wire_result result;
 	struct wire_packet packet;
 	unsigned sent;
@@ -215,7 +217,7 @@ bool transmit_ack_and_unlock(struct qp *qp, struct roce_qp *tq)
 	result = roce_env.send(&flow, &packet, 1, &sent);
 	atomic_fetch_sub(&acks_leaving, 1);
 	if (result == WIRE_FULL)
-		counter_add(COUNTER_SOCKET_FULL);
+		counter_add_of_device(device, COUNTER_SOCKET_FULL);
 	return result != WIRE_FULL;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/cause.h"
+#include "base/counter.h"
 #include "base/memory_file.h"
 
 #define MAPPED_BYTES ARENA_QP_OFFSET
@@ -74,7 +75,7 @@ bool arena_view_port(const struct arena_view *view, unsigned index, struct arena
 
 uint64_t arena_view_counter(const struct arena_view *view, unsigned index)
 {
-	return atomic_load_explicit(&arena_counters(view->mapping)[index], memory_order_relaxed);
+	return counter_sum(arena_counters(view->mapping), (enum counter)index);
 }
 
 static void see_qp(const struct arena_qp *qp, uint32_t qpn, struct arena_view_qp *out)

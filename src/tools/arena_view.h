@@ -68,7 +68,7 @@ bool arena_view_device(const struct arena_view *view, unsigned index,
 /* `index` is 0..ARENA_PORTS - 1. False: the entry is empty. */
 bool arena_view_port(const struct arena_view *view, unsigned index, struct arena_view_port *out);
 
-/* `index` is an enum counter (base/counter.h). */
+/* `index` is an enum counter (base/counter.h). The count of all devices and of none. */
 uint64_t arena_view_counter(const struct arena_view *view, unsigned index);
 
 /* Calls `each` for every QP of the slot. 0 or -errno. */

@@ -93,6 +93,19 @@ static void run_ms(uint64_t ms)
 	rig_run(rig_now_ns + ms * MS);
 }
 
+/* From now on events are counted in the rig's arena, for device DEVICE. */
+#define DEVICE 2
+static void count_events(void)
+{
+	rig.context->device_index = DEVICE;
+	counter_init(rig.arena);
+}
+
+static uint64_t counted(enum counter counter)
+{
+	return arena_counters(rig.arena)[arena_device_counters(DEVICE) + counter];
+}
+
 /* The responder sends a NAK at once; no timer is needed. */
 static void test_lost_middle(void **state)
 {
@@ -227,6 +240,7 @@ static void test_no_receive_for_ever(void **state)
 
 	options.rnr_retry = 2;
 	connect();
+	count_events();
 	post(IBV_WR_SEND, 10, 1);
 	post(IBV_WR_RDMA_WRITE, 10, 2);
 	start = rig_now_ns;
@@ -239,6 +253,12 @@ static void test_no_receive_for_ever(void **state)
 	pair_expect(2, IBV_WC_WR_FLUSH_ERR);
 	assert_int_equal(qp_state(a), IBV_QPS_ERR);
 	assert_int_equal(qp_state(b), IBV_QPS_RTS);
+	assert_int_equal(counted(COUNTER_SEND_RNR_ERR), 3);
+	assert_int_equal(counted(COUNTER_RCVD_RNR_ERR), 3);
+	assert_int_equal(counted(COUNTER_RNR_NAK_RETRY_ERR), 2);
+	assert_int_equal(counted(COUNTER_RETRY_RNR_EXCEEDED_ERR), 1);
+	assert_int_equal(counted(COUNTER_RETRY_EXCEEDED_ERR), 0);
+	counter_init(NULL);
 }
 
 /* timeout 12 is 16.8 ms, three times. */
@@ -249,6 +269,7 @@ static void test_silence(void **state)
 	options.timeout = 12;
 	options.retry_cnt = 2;
 	connect();
+	count_events();
 	lose_packets(0x0a, 0, 1000);
 	post(IBV_WR_RDMA_WRITE, 10, 1);
 	start = rig_now_ns;
@@ -259,6 +280,10 @@ static void test_silence(void **state)
 	assert_in_range(rig_now_ns - start, 3 * 16 * MS, 3 * 4 * 17 * MS);
 	pair_expect(1, IBV_WC_RETRY_EXC_ERR);
 	assert_int_equal(qp_state(a), IBV_QPS_ERR);
+	assert_int_equal(counted(COUNTER_LOCAL_ACK_TIMEOUT_ERR), 2);
+	assert_int_equal(counted(COUNTER_RETRY_EXCEEDED_ERR), 1);
+	assert_int_equal(counter_read(COUNTER_SEND_RNR_ERR), 0);
+	counter_init(NULL);
 }
 
 /* timeout 0: it never gives up. */

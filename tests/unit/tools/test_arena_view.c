@@ -123,8 +123,9 @@ static void counters_are_those_of_the_process(void **state)
 	owner_init(&owner);
 	counter_init(owner.arena);
 	counter_add(COUNTER_RX_ICRC_ENCAPSULATED);
-	for (unsigned i = 0; i < 5; i++)
-		counter_add(COUNTER_SOCKET_FULL);
+	for (unsigned i = 0; i < 4; i++)
+		counter_add_of_device(i, COUNTER_SOCKET_FULL);
+	counter_add_of_device(ARENA_DEVICES - 1, COUNTER_SOCKET_FULL);
 	assert_int_equal(arena_view_open(owner.fd, &view), 0);
 	for (unsigned i = 0; i < COUNTERS; i++) {
 		uint64_t expected = i == COUNTER_RX_ICRC_ENCAPSULATED ? 1
@@ -137,6 +138,8 @@ static void counters_are_those_of_the_process(void **state)
 		assert_non_null(counter_what((enum counter)i));
 	}
 	arena_view_close(&view);
+	assert_int_equal(
+		arena_counters(owner.arena)[arena_device_counters(2) + COUNTER_SOCKET_FULL], 1);
 	/* the child of a fork counts by itself */
 	counter_reset_after_fork();
 	counter_add(COUNTER_RX_ICRC_ENCAPSULATED);
