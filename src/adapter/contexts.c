@@ -14,10 +14,14 @@ static struct lock contexts_lock = LOCK_INITIALIZER;
 static struct list contexts GUARDED_BY(contexts_lock) = { &contexts, &contexts };
 static _Atomic uint32_t generation = 1; /* of the process: counts forks */
 static void *arena;
+static bool taken[ARENA_TRAFFIC] GUARDED_BY(contexts_lock); /* by a port that is open */
 
 void contexts_init(void *own_arena)
 {
+	lock_acquire(&contexts_lock);
 	arena = own_arena;
+	memset(taken, 0, sizeof(taken));
+	lock_release(&contexts_lock);
 }
 
 /* The device's entry in the arena, or a free one; if none is free, devices share the last. */
@@ -43,6 +47,56 @@ static void show_device(struct context *context) REQUIRES(contexts_lock)
 	snprintf(entry->name, sizeof(entry->name), "%.31s", device->ib.name);
 	gid_text(gid, entry->address);
 	entry->contexts++;
+}
+
+/* The device's entry in the arena; ARENA_DEVICES: it has none. */
+static uint32_t find_device(const char *name) REQUIRES(contexts_lock)
+{
+	uint32_t i;
+
+	for (i = 0; i < ARENA_DEVICES; i++)
+		if (!strcmp(arena_devices(arena)[i].name, name))
+			break;
+	return i;
+}
+
+static struct arena_traffic *take_traffic(uint32_t device) REQUIRES(contexts_lock)
+{
+	struct arena_traffic *entries = arena_traffic(arena);
+
+	for (uint32_t i = 0; i < ARENA_TRAFFIC; i++) {
+		uint32_t of = atomic_load_explicit(&entries[i].device, memory_order_relaxed);
+
+		if (taken[i] || (of && of != device + 1))
+			continue;
+		atomic_store_explicit(&entries[i].device, device + 1, memory_order_relaxed);
+		taken[i] = true;
+		return &entries[i];
+	}
+	return NULL;
+}
+
+struct arena_traffic *contexts_take_traffic(const char *device)
+{
+	struct arena_traffic *traffic = NULL;
+	uint32_t index;
+
+	lock_acquire(&contexts_lock);
+	index = arena ? find_device(device) : ARENA_DEVICES;
+	if (index < ARENA_DEVICES)
+		traffic = take_traffic(index);
+	lock_release(&contexts_lock);
+	return traffic;
+}
+
+void contexts_give_traffic_back(struct arena_traffic *traffic)
+{
+	if (!traffic)
+		return;
+	lock_acquire(&contexts_lock);
+	if (arena)
+		taken[traffic - arena_traffic(arena)] = false;
+	lock_release(&contexts_lock);
 }
 
 void contexts_add(struct context *context)

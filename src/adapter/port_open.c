@@ -115,7 +115,7 @@ static int open_port(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, const 
 	 */
 	if (path_is_forced())
 		udp_loop_multicast(wire);
-	error = -port_table_add(wire, gid, ifindex, false);
+	error = -port_table_add(wire, gid, ifindex, false, device);
 	if (!error)
 		return 0;
 	udp_close(wire);

@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
+#include "adapter/contexts.h"
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/gid.h"
@@ -124,9 +125,10 @@ static void watch_new(struct port *port, const struct wire_port *wire) REQUIRES(
 }
 
 int port_table_add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex,
-		   bool is_group) REQUIRES(port_table_lock)
+		   bool is_group, const char *device) REQUIRES(port_table_lock)
 {
 	uint32_t count = port_table_count, i = 0;
+	struct arena_traffic *traffic;
 	struct port *port;
 	int error;
 
@@ -135,10 +137,14 @@ int port_table_add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], ui
 		i++;
 	if (i == PORT_TABLE_MAX)
 		return -ENOSPC;
+	traffic = contexts_take_traffic(device);
+	if (traffic)
+		udp_count_in(wire, traffic);
 	lock_acquire(&watch_lock);
 	error = watch(EPOLL_CTL_ADD, wire, 0);
 	if (error) {
 		lock_release(&watch_lock);
+		contexts_give_traffic_back(traffic);
 		return error;
 	}
 	port = &port_table[i];
@@ -149,6 +155,7 @@ int port_table_add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], ui
 	port->joins = is_group;
 	port->in_vain = PORT_COLD_LOOKS;
 	port->trusted_ns = clock_now_ns() + PORT_TRUST_NS;
+	port->traffic = traffic;
 	atomic_store_explicit(&port->wire, wire, memory_order_release); /* PORT */
 	show(port);
 	if (i == count)
@@ -178,6 +185,7 @@ void port_table_close(struct port *port, struct wire_port *wire)
 	lock_release(&watch_lock);
 	udp_close(wire);
 	lock_acquire(&port_table_lock);
+	contexts_give_traffic_back(port->traffic);
 	port->closing = false;
 	lock_release(&port_table_lock);
 }

@@ -40,10 +40,13 @@ struct port {
 	uint32_t joins;	  /* of a group; guarded by port_table_lock */
 	bool closing;	  /* likewise: the entry cannot be reused yet */
 	struct lock lock; /* the receive lock: held to receive, from before `wire` is read */
+	struct arena_traffic *traffic;	/* where its packets are counted; guarded likewise */
 	struct wire_port *_Atomic wire; /* NULL: a group that was left */
 	_Atomic uint32_t in_vain;	/* looks since the last packet */
 	_Atomic uint64_t trusted_ns;	/* until then the address counts as present */
 };
+
+struct arena_traffic;
 
 extern struct lock port_table_lock;
 extern struct port port_table[PORT_TABLE_MAX];
@@ -65,9 +68,9 @@ bool port_table_listen(bool on);
 /* The port of an address; or that of a group, with port_table_lock. NULL: it is not open. */
 struct port *port_table_find(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, bool is_group);
 
-/* Takes over an open port. 0, -ENOSPC, or what epoll answers. */
+/* Takes over an open port of the device. 0, -ENOSPC, or what epoll answers. */
 int port_table_add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex,
-		   bool is_group) REQUIRES(port_table_lock);
+		   bool is_group, const char *device) REQUIRES(port_table_lock);
 
 /*
  * Takes the port of a group out of the table. The caller closes it by port_table_close, without

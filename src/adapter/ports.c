@@ -62,7 +62,7 @@ static int open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, con
 	int error = -udp_open_group(group, ifindex, &wire);
 
 	if (!error) {
-		error = -port_table_add(wire, group, ifindex, true);
+		error = -port_table_add(wire, group, ifindex, true, device);
 		if (error)
 			udp_close(wire);
 	}

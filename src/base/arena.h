@@ -15,6 +15,7 @@
  *   12 KiB    64 KiB    256 x struct arena_cause: the ring of causes (base/cause.h)
  *   76 KiB    4 KiB     512 counters of what belongs to no device (base/counter.h)
  *   80 KiB    8 KiB     16 x 64 counters, of each device
+ *   88 KiB    32 KiB    256 x struct arena_traffic: what UDP ports have sent and received
  *   128 KiB   1 MiB     16,384 x struct arena_qp, by the index of a QPN
  *   2 MiB     4 MiB     65,536 x struct arena_key, by the index of a memory key
  *
@@ -35,6 +36,7 @@
 #define ARENA_DEVICES  16
 #define ARENA_CAUSES   256
 #define ARENA_COUNTERS 512
+#define ARENA_TRAFFIC  256
 #define ARENA_QPS      16384 /* a QPN is slot << ARENA_QP_BITS | index */
 #define ARENA_QP_BITS  14
 #define ARENA_KEYS     65536
@@ -96,6 +98,22 @@ struct arena_cause {
 	uint32_t cause;		 /* enum cause */
 	uint32_t qpn;		 /* 0: none */
 	char text[232];		 /* the sentence with its values, ends in 0 */
+};
+
+/*
+ * What the UDP ports of a device have sent and received, of which one at a time counts here. Each
+ * half has one writer at a time, the thread that holds the lock of that half of the port
+ * (udp/udp_port.h), so it is counted by a load and a store. Only tools read it. Bytes are those of
+ * the IP packets: IP and UDP header, BTH to ICRC.
+ */
+struct arena_traffic {
+	_Alignas(64) _Atomic uint64_t sent_unicast; /* packets */
+	_Atomic uint64_t sent_multicast;
+	_Atomic uint64_t sent_bytes;
+	_Atomic uint32_t device; /* index of struct arena_device, plus 1; 0: not used yet */
+	_Alignas(64) _Atomic uint64_t received_unicast; /* with a correct ICRC */
+	_Atomic uint64_t received_multicast;
+	_Atomic uint64_t received_bytes;
 };
 
 /* The path of a QP, for tools. */
@@ -176,18 +194,19 @@ struct arena_key {
 #define ARENA_DEVICE_OFFSET  8192
 #define ARENA_CAUSE_OFFSET   12288
 #define ARENA_COUNTER_OFFSET (ARENA_CAUSE_OFFSET + ARENA_CAUSES * 256)
-#define ARENA_QP_OFFSET	     (128 * 1024)
-#define ARENA_KEY_OFFSET     (2 * 1024 * 1024)
-#define ARENA_BYTES	     (6 * 1024 * 1024)
+#define ARENA_TRAFFIC_OFFSET                                                                       \
+	(ARENA_COUNTER_OFFSET + (ARENA_COUNTERS + ARENA_DEVICES * ARENA_DEVICE_COUNTERS) * 8)
+#define ARENA_QP_OFFSET	 (128 * 1024)
+#define ARENA_KEY_OFFSET (2 * 1024 * 1024)
+#define ARENA_BYTES	 (6 * 1024 * 1024)
 
 static_assert(sizeof(struct arena_header) <= ARENA_PORT_OFFSET, "header");
 static_assert(sizeof(struct arena_port) == 64, "port");
 static_assert(sizeof(struct arena_hazard) == 64, "hazard");
 static_assert(sizeof(struct arena_device) == 128, "device");
 static_assert(sizeof(struct arena_cause) == 256, "cause");
-static_assert(ARENA_COUNTER_OFFSET + (ARENA_COUNTERS + ARENA_DEVICES * ARENA_DEVICE_COUNTERS) * 8 <=
-		      ARENA_QP_OFFSET,
-	      "counters");
+static_assert(sizeof(struct arena_traffic) == 128, "traffic");
+static_assert(ARENA_TRAFFIC_OFFSET + ARENA_TRAFFIC * 128 <= ARENA_QP_OFFSET, "counters");
 static_assert(sizeof(struct arena_qp) == 64, "qp");
 static_assert(sizeof(struct arena_key) == 64, "key");
 
@@ -225,6 +244,19 @@ static inline _Atomic uint64_t *arena_counters(void *arena)
 static inline uint32_t arena_device_counters(uint32_t device)
 {
 	return ARENA_COUNTERS + device * ARENA_DEVICE_COUNTERS;
+}
+
+static inline struct arena_traffic *arena_traffic(void *arena)
+{
+	return (void *)((char *)arena + ARENA_TRAFFIC_OFFSET);
+}
+
+/* The caller is the only thread that counts there now. */
+static inline void arena_traffic_add(_Atomic uint64_t *count, uint64_t by)
+{
+	uint64_t before = atomic_load_explicit(count, memory_order_relaxed);
+
+	atomic_store_explicit(count, before + by, memory_order_relaxed);
 }
 
 static inline struct arena_qp *arena_qps(void *arena)

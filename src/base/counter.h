@@ -6,7 +6,8 @@
  *      device for hw_counters in sysfs.
  *
  * Any host may send bad packets, at any rate: they are counted, not reported one by one. Relaxed: a
- * reader sees each count some time.
+ * reader sees each count some time. No event here is one of each packet of a good connection: those
+ * are in struct arena_traffic.
  */
 #ifndef BASE_COUNTER_H
 #define BASE_COUNTER_H

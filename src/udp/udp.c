@@ -29,6 +29,10 @@
 #define IPV6_FLOWINFO 11
 #endif
 
+#define IPV4_HEADER_BYTES 20
+#define IPV6_HEADER_BYTES 40
+#define UDP_HEADER_BYTES  8
+
 /* Sets DF, which the ICRC needs if this socket sends, for want of a sender. 0 or -errno. */
 static int require(const struct wire_port *port)
 {
@@ -60,6 +64,11 @@ void udp_loop_multicast(struct wire_port *port)
 	port->loops_multicast = true;
 }
 
+void udp_count_in(struct wire_port *port, struct arena_traffic *traffic)
+{
+	port->traffic = traffic;
+}
+
 void udp_enable_hop_limits(struct wire_port *port)
 {
 	if (port->is_v4)
@@ -89,13 +98,14 @@ static uint32_t buffer_of(int fd)
 
 int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct wire_port **out)
 {
-	struct wire_port *port = calloc(1, sizeof(*port));
+	struct wire_port *port = aligned_alloc(_Alignof(struct wire_port), sizeof(*port));
 	union gid_sockaddr bound = { 0 };
 	socklen_t len = sizeof(bound);
 	int rc = -ENOMEM;
 
 	if (!port)
 		goto close_fd;
+	memset(port, 0, sizeof(*port));
 	port->inbox = udp_inbox_create();
 	if (!port->inbox)
 		goto free_port;
@@ -103,6 +113,8 @@ int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct
 	port->ifindex = ifindex;
 	memcpy(port->gid, gid, sizeof(port->gid));
 	port->is_v4 = gid_is_v4(gid);
+	port->is_group = gid_is_multicast(gid);
+	port->ip_bytes = (port->is_v4 ? IPV4_HEADER_BYTES : IPV6_HEADER_BYTES) + UDP_HEADER_BYTES;
 	atomic_init(&port->segments, has_segments(fd));
 
 	rc = getsockname(fd, &bound.any, &len) < 0 ? -errno : 0;
@@ -114,6 +126,7 @@ int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct
 		goto free_port;
 	prefer(port);
 	port->buffer_bytes = buffer_of(fd);
+	port->traffic = &port->uncounted;
 	port->number = gid_sockaddr_port(&bound);
 	port->shared.port = port;
 	port->shared.fd = fd;

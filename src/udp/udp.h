@@ -37,6 +37,13 @@ int udp_open(int fd, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex, struct
 void udp_enable_hop_limits(struct wire_port *port);
 void udp_close(struct wire_port *port);
 
+/*
+ * From now on packets are counted in this entry, which no other port has meanwhile. Before any is
+ * sent or received.
+ */
+struct arena_traffic;
+void udp_count_in(struct wire_port *port, struct arena_traffic *traffic);
+
 int udp_fd(const struct wire_port *port);
 /* The size of the receive buffer (SO_RCVBUF), as the kernel counts it; bytes. */
 uint32_t udp_buffer_bytes(const struct wire_port *port);

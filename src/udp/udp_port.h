@@ -50,6 +50,8 @@ struct wire_port {
 	uint32_t ifindex;
 	uint16_t number; /* of UDP, host order */
 	bool is_v4;
+	bool is_group;
+	uint32_t ip_bytes;     /* of the IP and UDP header of each packet */
 	uint32_t buffer_bytes; /* of the socket's receive buffer (SO_RCVBUF) */
 
 	/* GSO works: cleared when the kernel has none, or the device no checksum offload. */
@@ -64,6 +66,14 @@ struct wire_port {
 	 */
 	struct wire_sender *_Atomic senders[UDP_SENDERS];
 	struct wire_sender shared; /* in `senders` of slots that got no socket of their own */
+
+	/*
+	 * Where packets are counted: an entry of the arena that no other port has now, or
+	 * `uncounted`. What was sent under scratch_lock, what came under receive_lock, which are
+	 * taken anyway.
+	 */
+	struct arena_traffic *traffic;
+	struct arena_traffic uncounted;
 
 	/* Guards the list of free scratches; held for a few instructions. */
 	struct lock scratch_lock;

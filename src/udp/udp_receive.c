@@ -153,6 +153,27 @@ static void open_envelope(struct wire_port *port, struct msghdr *h, size_t bytes
 	e->path.destination_port = port->number;
 }
 
+/* A packet of so many bytes, ICRC included, is about to be delivered. */
+static void count(struct wire_port *port, size_t length)
+{
+	struct arena_traffic *traffic = port->traffic;
+
+	arena_traffic_add(
+		port->is_group ? &traffic->received_multicast : &traffic->received_unicast, 1);
+	arena_traffic_add(&traffic->received_bytes, length + port->ip_bytes);
+}
+
+/* Of the port's device, if that has an entry in the arena. */
+static void count_damaged(const struct wire_port *port)
+{
+	uint32_t device = atomic_load_explicit(&port->traffic->device, memory_order_relaxed);
+
+	if (device)
+		counter_add_of_device(device - 1, COUNTER_RX_ICRC_ENCAPSULATED);
+	else
+		counter_add(COUNTER_RX_ICRC_ENCAPSULATED);
+}
+
 /*
  * Passes the packets of a datagram, or of a GRO batch, to `receive`, and drops those with a wrong
  * ICRC. Passes each only after it has found the next good one, so that arrival.more is exact.
@@ -170,7 +191,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 	uint16_t id = 0;
 
 	if (h.msg_flags & MSG_TRUNC || !left) {
-		counter_add(COUNTER_RX_ICRC_ENCAPSULATED);
+		count_damaged(port);
 		return 1;
 	}
 	open_envelope(port, &h, left, &e);
@@ -179,13 +200,14 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 
 		/* The IPv4 identification increments from segment to segment, mostly from 0. */
 		if (icrc_check(&port->inbox->memo, &e.path, bytes, length, &id)) {
+			count(port, length);
 			damage_on_right(&port->damage, &e.flow);
 			if (arrival.bytes)
 				receive(&arrival);
 			arrival.bytes = bytes;
 			arrival.length = (uint32_t)(length - ICRC_BYTES);
 		} else {
-			counter_add(COUNTER_RX_ICRC_ENCAPSULATED);
+			count_damaged(port);
 			damage_on_wrong(&port->damage, &e.flow);
 		}
 		id++;

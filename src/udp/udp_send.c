@@ -85,14 +85,6 @@ static struct udp_scratch *take_scratch(struct wire_port *port)
 	return s;
 }
 
-static void give_scratch(struct wire_port *port, struct udp_scratch *s)
-{
-	lock_acquire(&port->scratch_lock);
-	s->next = port->scratches;
-	port->scratches = s;
-	lock_release(&port->scratch_lock);
-}
-
 void udp_scratches_free(struct wire_port *port)
 {
 	for (struct udp_scratch *s = port->scratches, *next; s; s = next) {
@@ -389,6 +381,32 @@ static unsigned count_readable(const struct wire_packet *packets, unsigned count
 	return count;
 }
 
+/*
+ * Gives the scratch back, and counts the first `sent` packets. The lock makes this thread the only
+ * one that counts.
+ */
+static void end(struct burst *b, unsigned sent, bool multicast)
+{
+	struct arena_traffic *traffic = b->port->traffic;
+	uint64_t packets = 0, bytes = 0;
+
+	for (unsigned i = 0; i < sent; i++) {
+		if (is_lost(b, i))
+			continue;
+		packets++;
+		bytes += packet_size(&b->packets[i]) + b->port->ip_bytes;
+	}
+	lock_acquire(&b->port->scratch_lock);
+	b->scratch->next = b->port->scratches;
+	b->port->scratches = b->scratch;
+	if (packets) {
+		arena_traffic_add(multicast ? &traffic->sent_multicast : &traffic->sent_unicast,
+				  packets);
+		arena_traffic_add(&traffic->sent_bytes, bytes);
+	}
+	lock_release(&b->port->scratch_lock);
+}
+
 enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent)
 {
@@ -418,6 +436,6 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 	set_usual(sender, flow);
 	b.control_bytes = make_control(sender, flow, b.control);
 	result = send_all(&b, sent);
-	give_scratch(port, b.scratch);
+	end(&b, *sent, gid_is_multicast(flow->remote));
 	return result == WIRE_SENT && b.count < count ? WIRE_FAULT : result;
 }

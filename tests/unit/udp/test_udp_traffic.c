@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What ports count of the packets that they send and receive. The test is the network. */
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+
+#include <cmocka.h>
+
+#include "base/counter.h"
+#include "base/gid.h"
+#include "packet/icrc.h"
+#include "udp/loss.h"
+#include "udp/udp.h"
+#include "udp/udp_port.h"
+
+#define DEVICE 3
+
+/* The linker puts these before the real ones (--wrap). */
+static struct {
+	uint8_t bytes[WIRE_GSO_BYTES];
+	size_t length, segment;
+	uint16_t from_number;
+	uint8_t from[WIRE_GID_BYTES];
+	bool full; /* takes nothing */
+} network;
+static uint64_t lost;
+
+long __real_syscall(long number, ...);
+long __wrap_syscall(long number, ...);
+uint64_t __wrap_loss_draw(unsigned count);
+
+static long send_it(const struct msghdr *h)
+{
+	struct cmsghdr *last = NULL;
+	uint16_t segment;
+
+	if (network.full) {
+		errno = EAGAIN;
+		return -1;
+	}
+	network.length = 0;
+	for (size_t i = 0; i < h->msg_iovlen; i++) {
+		memcpy(network.bytes + network.length, h->msg_iov[i].iov_base,
+		       h->msg_iov[i].iov_len);
+		network.length += h->msg_iov[i].iov_len;
+	}
+	network.segment = network.length;
+	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR((struct msghdr *)h, c))
+		last = c;
+	if (last && last->cmsg_level == IPPROTO_UDP) {
+		memcpy(&segment, CMSG_DATA(last), sizeof(segment));
+		network.segment = segment;
+	}
+	return (long)network.length;
+}
+
+static long receive_it(struct msghdr *h)
+{
+	union gid_sockaddr from;
+	struct cmsghdr *c = CMSG_FIRSTHDR(h);
+	int segment = (int)network.segment;
+	size_t length = network.length;
+
+	if (!length) {
+		errno = EAGAIN;
+		return -1;
+	}
+	gid_to_sockaddr(network.from, 0, network.from_number, &from);
+	memcpy(h->msg_name, &from, sizeof(from));
+	memcpy(h->msg_iov->iov_base, network.bytes, length);
+	*c = (struct cmsghdr){ .cmsg_len = CMSG_LEN(sizeof(segment)),
+			       .cmsg_level = IPPROTO_UDP,
+			       .cmsg_type = 104 /* UDP_GRO */ };
+	memcpy(CMSG_DATA(c), &segment, sizeof(segment));
+	h->msg_controllen = CMSG_SPACE(sizeof(segment));
+	network.length = 0;
+	return (long)length;
+}
+
+long __wrap_syscall(long number, ...)
+{
+	long a[6];
+	va_list args;
+
+	va_start(args, number);
+	for (int i = 0; i < 6; i++) /* as many as there may be, as syscall(2) itself does */
+		a[i] = va_arg(args, long);
+	va_end(args);
+	if (number == SYS_sendmsg)
+		return send_it((const struct msghdr *)a[1]);
+	if (number == SYS_recvmsg)
+		return receive_it((struct msghdr *)a[1]);
+	if (number == SYS_recvmmsg) { /* only asked whether there is more */
+		errno = EAGAIN;
+		return -1;
+	}
+	return __real_syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
+
+uint64_t __wrap_loss_draw(unsigned count)
+{
+	return lost;
+}
+
+static const uint8_t addresses[][WIRE_GID_BYTES] = {
+	{ [10] = 0xff, [11] = 0xff, 192, 0, 2, 1 },
+	{ [10] = 0xff, [11] = 0xff, 192, 0, 2, 2 },
+	{ [10] = 0xff, [11] = 0xff, 239, 1, 1, 1 },
+	{ 0xfd, [15] = 1 },
+	{ 0xfd, [15] = 2 },
+};
+
+struct end {
+	struct wire_port *port;
+	struct arena_traffic traffic;
+};
+
+static void end_init(struct end *end, unsigned which)
+{
+	int family = gid_is_v4(addresses[which]) ? AF_INET : AF_INET6;
+
+	memset(&end->traffic, 0, sizeof(end->traffic));
+	assert_int_equal(udp_open(socket(family, SOCK_DGRAM | SOCK_CLOEXEC, 0), addresses[which], 0,
+				  &end->port),
+			 0);
+	end->port->number = WIRE_UDP_PORT; /* as if it was bound */
+	end->port->shared.number = 49152;
+	end->port->shared.shared = false;
+	udp_count_in(end->port, &end->traffic);
+	memset(&network, 0, sizeof(network));
+	network.from_number = 49152;
+	memcpy(network.from, addresses[gid_is_v4(addresses[which]) ? 0 : 3], WIRE_GID_BYTES);
+}
+
+/* Packets of 24 bytes, the last of `last`; how many were sent. */
+static unsigned send_burst(struct end *from, unsigned to, unsigned count, uint16_t last)
+{
+	struct wire_flow flow = { .port = from->port,
+				  .sender = &from->port->shared,
+				  .hop_limit = 64 };
+	struct wire_packet packets[WIRE_BURST];
+	unsigned sent;
+
+	memset(packets, 0, sizeof(packets));
+	for (unsigned i = 0; i < count; i++)
+		packets[i].header_bytes = i + 1 < count ? 24 : last;
+	memcpy(flow.remote, addresses[to], WIRE_GID_BYTES);
+	udp_send(&flow, packets, count, &sent);
+	return sent;
+}
+
+static unsigned arrived;
+static const struct arena_traffic *seen_by_receiver;
+
+static void receive(const struct wire_arrival *arrival)
+{
+	arrived++;
+	/* whoever acts on the packet finds it counted */
+	assert_true(seen_by_receiver->received_unicast + seen_by_receiver->received_multicast >=
+		    arrived);
+}
+
+static void take(struct end *end)
+{
+	arrived = 0;
+	seen_by_receiver = &end->traffic;
+	udp_receive(end->port, 0, receive);
+}
+
+static void assert_sent(const struct end *end, uint64_t unicast, uint64_t bytes, uint64_t multicast)
+{
+	assert_int_equal(end->traffic.sent_unicast, unicast);
+	assert_int_equal(end->traffic.sent_bytes, bytes);
+	assert_int_equal(end->traffic.sent_multicast, multicast);
+}
+
+static void assert_received(const struct end *end, uint64_t unicast, uint64_t bytes,
+			    uint64_t multicast)
+{
+	assert_int_equal(end->traffic.received_unicast, unicast);
+	assert_int_equal(end->traffic.received_bytes, bytes);
+	assert_int_equal(end->traffic.received_multicast, multicast);
+}
+
+/* Bytes of IP packets: IPv4 20 or IPv6 40, UDP 8, the packet, ICRC 4. */
+static void packets_of_a_batch_count_one_by_one(void **state)
+{
+	static const struct {
+		unsigned from, to;
+		uint64_t headers;
+	} rows[] = { { 0, 1, 28 }, { 3, 4, 48 } };
+	struct end from, to;
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint64_t bytes = 3 * (rows[i].headers + 24 + 4) + rows[i].headers + 20 + 4;
+
+		end_init(&from, rows[i].from);
+		end_init(&to, rows[i].to);
+		assert_int_equal(send_burst(&from, rows[i].to, 4, 20), 4);
+		assert_sent(&from, 4, bytes, 0);
+		take(&to);
+		assert_int_equal(arrived, 4);
+		assert_received(&to, 4, bytes, 0);
+		assert_sent(&to, 0, 0, 0);
+		assert_received(&from, 0, 0, 0);
+		udp_close(from.port);
+		udp_close(to.port);
+	}
+}
+
+static void what_does_not_leave_is_not_counted(void **state)
+{
+	struct end from;
+
+	end_init(&from, 0);
+	network.full = true;
+	assert_int_equal(send_burst(&from, 1, 2, 24), 0);
+	assert_sent(&from, 0, 0, 0);
+	network.full = false;
+	loss_is_on = true;
+	lost = 5;
+	assert_int_equal(send_burst(&from, 1, 3, 24), 3);
+	loss_is_on = false;
+	assert_sent(&from, 1, 28 + 24 + 4, 0);
+	udp_close(from.port);
+}
+
+static void multicast_counts_as_such(void **state)
+{
+	struct end from, to;
+
+	end_init(&from, 0);
+	end_init(&to, 2);
+	assert_int_equal(send_burst(&from, 2, 2, 24), 2);
+	assert_sent(&from, 0, 2 * 56, 2);
+	take(&to);
+	assert_received(&to, 0, 2 * 56, 2);
+	udp_close(from.port);
+	udp_close(to.port);
+}
+
+/* The first of two packets: it counts for its port's device, not as received. */
+static void damaged_packets_count_for_the_device(void **state)
+{
+	static _Alignas(64) uint8_t arena[ARENA_TRAFFIC_OFFSET];
+	uint32_t of_device = arena_device_counters(DEVICE) + COUNTER_RX_ICRC_ENCAPSULATED;
+	struct end from, to;
+
+	counter_init(arena);
+	end_init(&from, 0);
+	end_init(&to, 1);
+	for (unsigned i = 0; i < 2; i++) {
+		to.traffic.device = i ? DEVICE + 1 : 0;
+		send_burst(&from, 1, 2, 24);
+		network.bytes[13] ^= 1;
+		take(&to);
+		assert_int_equal(arrived, 1);
+		seen_by_receiver = NULL;
+		to.traffic.received_unicast = 0;
+	}
+	assert_int_equal(arena_counters(arena)[of_device], 1);
+	assert_int_equal(arena_counters(arena)[COUNTER_RX_ICRC_ENCAPSULATED], 1);
+	assert_int_equal(counter_read(COUNTER_RX_ICRC_ENCAPSULATED), 2);
+	assert_int_equal(to.traffic.received_bytes, 2 * 56);
+	udp_close(from.port);
+	udp_close(to.port);
+	counter_init(NULL);
+}
+
+int main(void)
+{
+	static const struct CMUnitTest tests[] = {
+		cmocka_unit_test(packets_of_a_batch_count_one_by_one),
+		cmocka_unit_test(what_does_not_leave_is_not_counted),
+		cmocka_unit_test(multicast_counts_as_such),
+		cmocka_unit_test(damaged_packets_count_for_the_device),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
