@@ -17,7 +17,9 @@ struct observer {
 	int sock;
 	int64_t deadline_ns;
 	pid_t daemon_pid;
-	enum ctl_type list; /* CTL_LIST or CTL_CM_LIST */
+	enum ctl_type what; /* CTL_LIST, CTL_CM_LIST or CTL_COUNTERS */
+	const char *device; /* whose counters */
+	uint64_t *counts;
 	void (*each_process)(const struct observe_process *, void *arg);
 	void (*each_listener)(const struct observe_listener *, void *arg);
 	void *arg;
@@ -86,7 +88,7 @@ static int show_listener(struct observer *o, const struct fdmsg *m)
 
 static int list_all(struct observer *o)
 {
-	struct ctl_list list = { .header = { .type = o->list, .seq = 2 } };
+	struct ctl_list list = { .header = { .type = o->what, .seq = 2 } };
 	int rc = fdmsg_send(o->sock, &list, sizeof(list), NULL, 0);
 
 	while (!rc) {
@@ -98,12 +100,32 @@ static int list_all(struct observer *o)
 			break;
 		ended = m.len == sizeof(list) && m.body.header.type == CTL_LIST_END;
 		if (!ended)
-			rc = o->list == CTL_LIST ? show_process(o, &m) : show_listener(o, &m);
+			rc = o->what == CTL_LIST ? show_process(o, &m) : show_listener(o, &m);
 		fdmsg_close_fds(&m);
 		if (ended)
 			break;
 	}
 	return rc;
+}
+
+static int ask_counters(struct observer *o)
+{
+	struct ctl_counters ask = { .header = { .type = CTL_COUNTERS, .seq = 2 } };
+	struct fdmsg m;
+	int rc;
+
+	snprintf(ask.device, sizeof(ask.device), "%s", o->device);
+	rc = fdmsg_send(o->sock, &ask, sizeof(ask), NULL, 0);
+	if (!rc)
+		rc = fdmsg_wait(o->sock, o->deadline_ns, &m);
+	if (rc)
+		return rc;
+	fdmsg_close_fds(&m);
+	if (m.len != sizeof(m.body.counters_reply) || m.body.header.type != CTL_COUNTERS_REPLY)
+		return -EPROTO;
+	for (unsigned i = 0; i < CTL_COUNTS; i++)
+		o->counts[i] += m.body.counters_reply.counts[i];
+	return 0;
 }
 
 static int observe_daemon(enum dial_which which, struct observer *o, char *why, size_t why_len)
@@ -116,7 +138,7 @@ static int observe_daemon(enum dial_which which, struct observer *o, char *why, 
 	o->deadline_ns = deadline_in_ms(OBSERVE_MS);
 	rc = send_observe(o);
 	if (!rc)
-		rc = list_all(o);
+		rc = o->what == CTL_COUNTERS ? ask_counters(o) : list_all(o);
 	if (rc)
 		snprintf(why, why_len, "verbatimd (pid %d) cannot be asked: %s", (int)o->daemon_pid,
 			 strerror(-rc));
@@ -139,7 +161,7 @@ static int observe(struct observer *o, char *why, size_t why_len)
 int observe_processes(void (*each)(const struct observe_process *, void *arg), void *arg, char *why,
 		      size_t why_len)
 {
-	struct observer o = { .list = CTL_LIST, .each_process = each, .arg = arg };
+	struct observer o = { .what = CTL_LIST, .each_process = each, .arg = arg };
 
 	return observe(&o, why, why_len);
 }
@@ -147,7 +169,15 @@ int observe_processes(void (*each)(const struct observe_process *, void *arg), v
 int observe_listeners(void (*each)(const struct observe_listener *, void *arg), void *arg,
 		      char *why, size_t why_len)
 {
-	struct observer o = { .list = CTL_CM_LIST, .each_listener = each, .arg = arg };
+	struct observer o = { .what = CTL_CM_LIST, .each_listener = each, .arg = arg };
 
+	return observe(&o, why, why_len);
+}
+
+int observe_counters(const char *device, uint64_t out[CTL_COUNTS], char *why, size_t why_len)
+{
+	struct observer o = { .what = CTL_COUNTERS, .device = device, .counts = out };
+
+	memset(out, 0, CTL_COUNTS * sizeof(*out));
 	return observe(&o, why, why_len);
 }

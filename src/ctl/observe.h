@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Observe - lists the processes that use verbatimd, and the listeners of rdma_cm, for tools.
+ * Observe - lists the processes that use verbatimd, and the listeners of rdma_cm, for tools; and
+ * reads the counters of devices.
  *
  * In:  the daemons that run: the system's and the user's own; none is started or kept alive.
- * Out: one call per process, in slot order; or one per listener.
+ * Out: one call per process, in slot order; or one per listener; or sums.
  *
  * Any thread. Blocks for 2 s at most per daemon.
  */
@@ -44,5 +45,12 @@ struct observe_listener {
 /* The same for each identifier of rdma_cm that listens, in no order. */
 int observe_listeners(void (*each)(const struct observe_listener *, void *arg), void *arg,
 		      char *why, size_t why_len);
+
+/*
+ * What was counted of a device by this user's processes (for root by all at the system's daemon),
+ * also by those that have ended since the daemon began, by enum ctl_count. 0; -ECONNREFUSED: no
+ * daemon runs, so all is 0; otherwise -errno and a sentence. `out` is 0 where it is not known.
+ */
+int observe_counters(const char *device, uint64_t out[CTL_COUNTS], char *why, size_t why_len);
 
 #endif

@@ -17,6 +17,7 @@
 
 #include <stdint.h>
 
+#include "base/arena.h"
 #include "ctl/cm_protocol.h"
 #include "ctl/header.h"
 
@@ -149,6 +150,34 @@ struct ctl_process {
 	char comm[CTL_COMM_BYTES];
 };
 
+#define CTL_DEVICE_BYTES 32 /* the name of a device, as in struct arena_device */
+
+/* What is counted of a device: struct arena_traffic, and its counters. */
+enum ctl_count {
+	CTL_SENT_UNICAST,
+	CTL_SENT_MULTICAST,
+	CTL_SENT_BYTES,
+	CTL_RECEIVED_UNICAST,
+	CTL_RECEIVED_MULTICAST,
+	CTL_RECEIVED_BYTES,
+	CTL_EVENT, /* plus enum counter */
+	CTL_COUNTS = CTL_EVENT + ARENA_DEVICE_COUNTERS,
+};
+
+struct ctl_counters {
+	struct ctl_header header;
+	char device[CTL_DEVICE_BYTES];
+};
+
+/*
+ * The sum over the processes that the observer may see, and those that have ended since the daemon
+ * began.
+ */
+struct ctl_counters_reply {
+	struct ctl_header header;
+	uint64_t counts[CTL_COUNTS];
+};
+
 /* Room and alignment for any of them. */
 union ctl_message {
 	struct ctl_header header;
@@ -166,6 +195,8 @@ union ctl_message {
 	struct ctl_port_reply port_reply;
 	struct ctl_list list;
 	struct ctl_process process;
+	struct ctl_counters counters;
+	struct ctl_counters_reply counters_reply;
 	struct ctl_cm_hello cm_hello;
 	struct ctl_cm_ask cm_ask;
 	struct ctl_cm_bind cm_bind;

@@ -28,9 +28,14 @@ void client_disconnect(struct client *c, const char *reason)
 	list_add_tail(&c->daemon->disconnecting, &c->in_daemon);
 }
 
+bool client_sees_user(const struct client *a, uid_t uid)
+{
+	return a->uid == uid || (a->uid == 0 && a->role == CLIENT_OBSERVER);
+}
+
 bool client_sees(const struct client *a, const struct client *b)
 {
-	return a->uid == b->uid || (a->uid == 0 && a->role == CLIENT_OBSERVER);
+	return client_sees_user(a, b->uid);
 }
 
 static void watch_send_queue(struct client *c)

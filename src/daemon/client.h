@@ -111,6 +111,9 @@ void client_disconnect(struct client *c, const char *reason);
 /* Whether a may know of b: processes of different users never do. */
 bool client_sees(const struct client *a, const struct client *b);
 
+/* Whether a may know of this user's processes. */
+bool client_sees_user(const struct client *a, uid_t uid);
+
 /* The kernel says that its process has ended. */
 bool client_has_ended(const struct client *c);
 

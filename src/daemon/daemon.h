@@ -55,6 +55,7 @@ struct daemon {
 	struct list disconnecting; /* to be freed at the end of this turn */
 	struct client *by_slot[CTL_SLOT_MAX + 1];
 	uint64_t slot_uids[CTL_SLOT_MAX + 1]; /* last user, plus 1; 0: none yet (daemon/slots.h) */
+	struct list kept_counts;	      /* daemon/counts.h */
 	struct list memberships;	      /* of all multicast groups */
 	struct list port_groups;
 	unsigned port_group_count;

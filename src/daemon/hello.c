@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/memory_file.h"
+#include "daemon/counts.h"
 #include "daemon/slots.h"
 #include "event/receive_queue.h"
 
@@ -130,6 +131,7 @@ void hello_on_hello(struct client *c, struct fdmsg *m)
 		hello_refuse(c, hello.greeting.header.seq, -rc);
 		return;
 	}
+	counts_on_slot(c);
 	c->since_ns = (int64_t)clock_realtime_ns();
 	keep_comm(c, hello.comm);
 	client_set_role(c, CLIENT_PROCESS);

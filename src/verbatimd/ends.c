@@ -3,6 +3,7 @@
 
 #include "cmserver/cm.h"
 #include "daemon/client.h"
+#include "daemon/counts.h"
 #include "daemon/links.h"
 #include "daemon/mcast.h"
 #include "daemon/ports.h"
@@ -33,6 +34,7 @@ void ends_on_death(struct client *c)
 		end_connections(c);
 	cm_on_death(c);
 	ports_on_death(c);
+	counts_on_death(c);
 	slots_on_death(c);
 	links_on_death(c);
 	mcast_on_death(c);

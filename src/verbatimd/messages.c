@@ -8,6 +8,7 @@
 #include "cmserver/cm_return.h"
 #include "ctl/fdmsg.h"
 #include "daemon/client.h"
+#include "daemon/counts.h"
 #include "daemon/hello.h"
 #include "daemon/links.h"
 #include "daemon/mcast.h"
@@ -53,6 +54,7 @@ static const struct {
 	[CTL_CM_RAISE] = { sizeof(struct ctl_cm_raise), 0, 0, CLIENT_CM, cm_requests_on_raise },
 	[CTL_CM_GET_EVENT] = { ASK, 0, 0, CLIENT_CM, cm_requests_on_get_event },
 	[CTL_LIST] = { sizeof(struct ctl_list), 0, 0, CLIENT_OBSERVER, lists_on_list },
+	[CTL_COUNTERS] = { sizeof(struct ctl_counters), 0, 0, CLIENT_OBSERVER, counts_on_counters },
 	[CTL_CM_LIST] = { sizeof(struct ctl_list), 0, 0, CLIENT_OBSERVER, lists_on_list },
 };
 

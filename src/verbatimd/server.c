@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "cmserver/cm.h"
 #include "daemon/client.h"
+#include "daemon/counts.h"
 #include "daemon/links.h"
 #include "daemon/port_return.h"
 #include "daemon/ports.h"
@@ -59,6 +60,7 @@ static int init_core(struct daemon *d, enum daemon_scope scope)
 	d->hooks = &hooks;
 	list_init(&d->clients);
 	list_init(&d->disconnecting);
+	list_init(&d->kept_counts);
 	list_init(&d->memberships);
 	list_init(&d->port_groups);
 	idle_exit_init(&d->idle_exit, &d->loop, scope == DAEMON_OF_SYSTEM);
@@ -130,6 +132,7 @@ void server_fini(struct daemon *d)
 	listening_end(d);
 	cm_forget(d);
 	client_dismiss_all(d);
+	counts_forget(d);
 	cm_fini(d);
 	ports_on_end(d);
 	sockname_clean_dir(&d->space);

@@ -277,8 +277,8 @@ static void ask_as_process(struct peer *p)
 		peer_send(p, &m, sizeof(m.mcast), NULL, 0);
 		break;
 	case 4:
-		m.list.header.type = which & 1 ? CTL_LIST : CTL_CM_LIST;
-		peer_send(p, &m, sizeof(m.list), NULL, 0);
+		m.list.header.type = which & 2 ? CTL_COUNTERS : which & 1 ? CTL_LIST : CTL_CM_LIST;
+		peer_send(p, &m, which & 2 ? sizeof(m.counters) : sizeof(m.list), NULL, 0);
 		break;
 	default:
 		memcpy(m.port.gid, host_addresses[which % HOST_ADDRESSES].gid, CTL_GID_BYTES);

@@ -62,6 +62,7 @@ static void test_garbage_after_the_hello(void **state)
 		{ CTL_PORT, sizeof(struct ctl_port), 0 },
 		{ CTL_LIST, sizeof(struct ctl_list), 0 },
 		{ CTL_CM_LIST, sizeof(struct ctl_list), 0 },
+		{ CTL_COUNTERS, sizeof(struct ctl_counters), 0 },
 		{ CTL_CM_REPLY, sizeof(struct ctl_cm_reply), 0 },
 		{ CTL_CM_EVENT, sizeof(struct ctl_cm_event), 0 },
 		{ CTL_CM_CREATE_CHANNEL, sizeof(struct ctl_cm_ask), 0 },

@@ -11,11 +11,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/arena.h"
 #include "cm_raw.h"
+#include "ctl/fdmsg.h"
 #include "ctl/observe.h"
 
 #define PROCESSES 30
@@ -334,6 +337,65 @@ static void test_many_processes_are_listed(void **state)
 		ctl_close(c[i]);
 }
 
+/* An arena in which a device has sent packets, so many as *sent says. */
+static int make_counting_arena(_Atomic uint64_t **sent)
+{
+	int fd = memfd_create("test-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	void *arena;
+
+	CHECK(fd >= 0 && !ftruncate(fd, ARENA_BYTES));
+	CHECK(!fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW));
+	arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	CHECK(arena != MAP_FAILED);
+	arena_header(arena)->magic = ARENA_MAGIC;
+	arena_header(arena)->version = ARENA_VERSION;
+	arena_header(arena)->cookie = (uintptr_t)arena;
+	strcpy(arena_devices(arena)[0].name, "vrb_test");
+	arena_traffic(arena)[0].device = 1;
+	*sent = &arena_traffic(arena)[0].sent_unicast;
+	return fd;
+}
+
+static uint64_t count_sent(void)
+{
+	uint64_t counts[CTL_COUNTS];
+	char why[256] = "";
+
+	CHECK(!observe_counters("vrb_test", counts, why, sizeof(why)));
+	return counts[CTL_SENT_UNICAST];
+}
+
+/* A client that was cut off returns with its arena; then it leaves, and the next one comes. */
+static void test_counts_stay(void **state)
+{
+	struct ctl_client *keeps_it = join(), *c;
+	_Atomic uint64_t *sent, *sent_later;
+	struct ctl_header garbage = { 0 };
+	struct ctl_notice notice;
+	char why[256] = "";
+	int arena = make_counting_arena(&sent), later = make_counting_arena(&sent_later);
+
+	CHECK(!ctl_connect(&c, arena, make_wake(), make_arena(), "test", why, sizeof(why)));
+	CHECK(count_sent() == 0);
+	*sent = 5;
+	CHECK(count_sent() == 5);
+	CHECK(!fdmsg_send(ctl_fd(c), &garbage, sizeof(garbage), NULL, 0));
+	while (ctl_next_notice(c, &notice) != -ENOTCONN)
+		usleep(1000);
+	CHECK(count_sent() == 5);
+	CHECK(!ctl_reconnect(c, CTL_CONNECT_MS, why, sizeof(why)));
+	*sent = 6;
+	CHECK(count_sent() == 6);
+	ctl_close(c);
+	CHECK(count_sent() == 6);
+	CHECK(!ctl_connect(&c, later, make_wake(), make_arena(), "test", why, sizeof(why)));
+	*sent_later = 10;
+	CHECK(count_sent() == 16);
+	ctl_close(c);
+	CHECK(count_sent() == 16);
+	ctl_close(keeps_it);
+}
+
 enum { LISTENERS = 3000 };
 
 struct heard {
@@ -399,6 +461,7 @@ int main(void)
 		TEST(test_holds_no_pipe_open),
 		TEST(test_observer),
 		TEST(test_many_processes_are_listed),
+		TEST(test_counts_stay),
 		TEST(test_listeners_are_listed),
 	};
 

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/* What processes have counted, while they live and after they have ended. */
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/arena.h"
+#include "base/counter.h"
+#include "daemon/counts.h"
+
+#define ETH "vrb_eth0"
+#define LO  "vrb_lo"
+
+static struct daemon d;
+static unsigned cookies;
+
+struct process {
+	struct client client;
+	struct fdref arena_ref;
+	void *arena;
+};
+
+static struct client observer(uid_t uid)
+{
+	return (struct client){ .daemon = &d, .uid = uid, .role = CLIENT_OBSERVER };
+}
+
+static int setup(void **state)
+{
+	memset(&d, 0, sizeof(d));
+	list_init(&d.kept_counts);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	counts_forget(&d);
+	assert_true(list_empty(&d.kept_counts));
+	return 0;
+}
+
+static void take_slot(struct process *p, unsigned slot)
+{
+	p->client.slot = slot;
+	d.by_slot[slot] = &p->client;
+	counts_on_slot(&p->client);
+}
+
+static void begin(struct process *p, uid_t uid, unsigned slot)
+{
+	int fd = memfd_create("arena", MFD_CLOEXEC);
+
+	assert_int_equal(ftruncate(fd, ARENA_BYTES), 0);
+	p->arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	assert_ptr_not_equal(p->arena, MAP_FAILED);
+	arena_header(p->arena)->magic = ARENA_MAGIC;
+	arena_header(p->arena)->version = ARENA_VERSION;
+	arena_header(p->arena)->cookie = ++cookies;
+	p->arena_ref = (struct fdref){ .fd = fd, .count = 1 };
+	p->client = (struct client){ .daemon = &d,
+				     .role = CLIENT_PROCESS,
+				     .uid = uid,
+				     .pid_fd = eventfd(0, EFD_CLOEXEC),
+				     .arena = &p->arena_ref };
+	take_slot(p, slot);
+}
+
+static void name_device(struct process *p, uint32_t index, const char *name)
+{
+	snprintf(arena_devices(p->arena)[index].name, CTL_DEVICE_BYTES, "%s", name);
+}
+
+/* `n` events of the device, and packets at its entry of the traffic. */
+static void count(struct process *p, uint32_t index, uint32_t entry, uint64_t n)
+{
+	struct arena_traffic *traffic = &arena_traffic(p->arena)[entry];
+
+	arena_counters(p->arena)[arena_device_counters(index) + COUNTER_NAKS_SENT] += n;
+	traffic->device = index + 1;
+	traffic->sent_unicast += n;
+	traffic->sent_bytes += 100 * n;
+	traffic->sent_multicast += 2 * n;
+	traffic->received_unicast += 3 * n;
+	traffic->received_bytes += 300 * n;
+	traffic->received_multicast += 4 * n;
+}
+
+/* The daemon sees the end of its socket: with pidfd, also that of the process. */
+static void lose(struct process *p, bool ended)
+{
+	uint64_t one = 1;
+
+	if (ended)
+		assert_int_equal(write(p->client.pid_fd, &one, sizeof(one)), sizeof(one));
+	counts_on_death(&p->client);
+	d.by_slot[p->client.slot] = NULL;
+}
+
+static void end(struct process *p)
+{
+	munmap(p->arena, ARENA_BYTES);
+	close(p->arena_ref.fd);
+	close(p->client.pid_fd);
+}
+
+static void assert_counts(uid_t uid, const char *name, uint64_t n)
+{
+	struct client looks = observer(uid);
+	char device[CTL_DEVICE_BYTES] = "";
+	uint64_t out[CTL_COUNTS];
+
+	snprintf(device, sizeof(device), "%s", name);
+	memset(out, 0xff, sizeof(out));
+	counts_sum(&looks, device, out);
+	assert_int_equal(out[CTL_EVENT + COUNTER_NAKS_SENT], n);
+	assert_int_equal(out[CTL_EVENT + COUNTER_NAKS_RECEIVED], 0);
+	assert_int_equal(out[CTL_SENT_UNICAST], n);
+	assert_int_equal(out[CTL_SENT_BYTES], 100 * n);
+	assert_int_equal(out[CTL_SENT_MULTICAST], 2 * n);
+	assert_int_equal(out[CTL_RECEIVED_UNICAST], 3 * n);
+	assert_int_equal(out[CTL_RECEIVED_BYTES], 300 * n);
+	assert_int_equal(out[CTL_RECEIVED_MULTICAST], 4 * n);
+}
+
+/* Two devices of one process, one of them in two entries, and the same device in another process.
+ */
+static void a_device_is_summed_over_processes(void **state)
+{
+	struct process a, b;
+
+	begin(&a, 7, 1);
+	begin(&b, 7, 9);
+	name_device(&a, 0, LO);
+	name_device(&a, 1, ETH);
+	name_device(&b, 0, ETH);
+	count(&a, 1, 0, 5);
+	count(&a, 0, 1, 10);
+	count(&a, 1, 20, 15);
+	for (uint32_t i = 2; i < 20; i++)
+		arena_traffic(a.arena)[i].device = 16;
+	assert_counts(7, ETH, 20);
+	count(&b, 0, 0, 100);
+	assert_counts(7, ETH, 120);
+	assert_counts(7, LO, 10);
+	assert_counts(7, "vrb_eth", 0);
+	assert_counts(7, "", 0);
+	end(&a);
+	end(&b);
+}
+
+static void users_see_their_own_and_root_all(void **state)
+{
+	struct process a, b, gone;
+
+	begin(&a, 7, 1);
+	begin(&b, 8, 2);
+	begin(&gone, 8, 3);
+	name_device(&a, 0, ETH);
+	name_device(&b, 0, ETH);
+	name_device(&gone, 0, ETH);
+	count(&a, 0, 0, 1);
+	count(&b, 0, 0, 10);
+	count(&gone, 0, 0, 100);
+	lose(&gone, true);
+	assert_counts(7, ETH, 1);
+	assert_counts(8, ETH, 110);
+	assert_counts(0, ETH, 111);
+	end(&a);
+	end(&b);
+	end(&gone);
+}
+
+static void counts_of_ended_processes_stay(void **state)
+{
+	struct process p;
+
+	for (unsigned i = 1; i <= 3; i++) {
+		begin(&p, 7, 1);
+		assert_counts(7, ETH, i - 1);
+		name_device(&p, 0, ETH);
+		count(&p, 0, 0, 1);
+		assert_counts(7, ETH, i);
+		lose(&p, i != 2); /* of the second the kernel says nothing */
+		assert_counts(7, ETH, i);
+		end(&p);
+	}
+	/* as one entry for all, once the slot is another's */
+	assert_ptr_equal(d.kept_counts.next->next, &d.kept_counts);
+}
+
+/* It is cut off, counts on, and returns with the same arena: nothing is there twice. */
+static void a_process_that_returns_brings_its_counts(void **state)
+{
+	struct process p;
+
+	begin(&p, 7, 4);
+	name_device(&p, 0, ETH);
+	count(&p, 0, 0, 5);
+	lose(&p, false);
+	count(&p, 0, 0, 5);
+	assert_counts(7, ETH, 5);
+	take_slot(&p, 4);
+	assert_counts(7, ETH, 10);
+	lose(&p, true);
+	assert_counts(7, ETH, 10);
+	end(&p);
+}
+
+static void what_is_no_arena_counts_nothing(void **state)
+{
+	struct process other_version, too_short, none;
+
+	begin(&other_version, 7, 1);
+	begin(&too_short, 7, 2);
+	begin(&none, 7, 3);
+	name_device(&other_version, 0, ETH);
+	name_device(&too_short, 0, ETH);
+	name_device(&none, 0, ETH);
+	count(&other_version, 0, 0, 5);
+	count(&too_short, 0, 0, 5);
+	count(&none, 0, 0, 5);
+	arena_header(other_version.arena)->version++;
+	arena_header(none.arena)->magic++;
+	assert_int_equal(ftruncate(too_short.arena_ref.fd, ARENA_DEVICE_OFFSET + 100), 0);
+	assert_counts(7, ETH, 0);
+	lose(&other_version, true);
+	lose(&too_short, true);
+	lose(&none, false);
+	assert_counts(7, ETH, 0);
+	assert_true(list_empty(&d.kept_counts));
+	end(&other_version);
+	end(&too_short);
+	end(&none);
+}
+
+/* A user that invents names of devices fills its own room. */
+static void names_are_bounded_by_user(void **state)
+{
+	struct process p;
+
+	for (unsigned i = 0; i < COUNTS_DEVICES + 10; i++) {
+		char name[CTL_DEVICE_BYTES];
+
+		begin(&p, 7, 1);
+		snprintf(name, sizeof(name), "vrb_%u", i);
+		name_device(&p, 0, name);
+		count(&p, 0, 0, 1);
+		lose(&p, true);
+		assert_counts(7, name, i < COUNTS_DEVICES);
+		end(&p);
+	}
+	begin(&p, 8, 1);
+	name_device(&p, 0, ETH);
+	count(&p, 0, 0, 1);
+	lose(&p, true);
+	assert_counts(8, ETH, 1);
+	end(&p);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(a_device_is_summed_over_processes),
+		TEST(users_see_their_own_and_root_all),
+		TEST(counts_of_ended_processes_stay),
+		TEST(a_process_that_returns_brings_its_counts),
+		TEST(what_is_no_arena_counts_nothing),
+		TEST(names_are_bounded_by_user),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
