@@ -17,8 +17,8 @@
 #include "base/own_thread.h"
 #include "cm/destroyed.h"
 #include "ctl/deadline.h"
-#include "ctl/dial.h"
 #include "ctl/fdmsg.h"
+#include "ctl/reach.h"
 
 #define CONNECT_MS   5000
 #define REQUEST_MS   10000
@@ -310,7 +310,7 @@ static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, ch
 {
 	enum dial_which reached;
 	int fresh;
-	int rc = dial_daemon(session.which, deadline_ns, &fresh, &reached, why, why_len);
+	int rc = reach_daemon(session.which, deadline_ns, &fresh, &reached, why, why_len);
 
 	*refused = false;
 	if (rc)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Dial - connects to a verbatimd that may be trusted, and starts one if there is none.
+ * Dial - connects to a verbatimd that runs and may be trusted.
  *
- * In:  which daemon is meant, whether one may be started, a deadline.
+ * In:  which daemon is meant.
  * Out: a connected socket.
  *
- * Any thread. Blocks until the deadline at most.
+ * Any thread. Never blocks.
  */
 #ifndef CTL_DIAL_H
 #define CTL_DIAL_H
@@ -27,12 +27,5 @@ enum dial_which {
  */
 int dial_running(enum dial_which which, int *sock, enum dial_which *reached, char *why,
 		 size_t why_len);
-
-/*
- * Tries until the deadline (monotonic clock), and starts the user's daemon if need be. Results as
- * above, and those of launch_daemon; -ETIMEDOUT; why is set on every failure.
- */
-int dial_daemon(enum dial_which which, int64_t deadline_ns, int *sock, enum dial_which *reached,
-		char *why, size_t why_len);
 
 #endif

@@ -12,6 +12,7 @@
 #include "ctl/control.h"
 #include "ctl/deadline.h"
 #include "ctl/fdmsg.h"
+#include "ctl/reach.h"
 
 static void explain_refusal(const struct ctl_welcome *w, char *why, size_t why_len)
 {
@@ -120,7 +121,7 @@ int hello_enter(const struct ctl_client *c, enum dial_which which, int limit_ms,
 	int rc;
 
 	do {
-		rc = dial_daemon(which, deadline_ns, &entry.sock, &entry.which, why, why_len);
+		rc = reach_daemon(which, deadline_ns, &entry.sock, &entry.which, why, why_len);
 		if (rc)
 			return rc;
 		rc = send_hello(c, &entry, deadline_ns, why, why_len);
