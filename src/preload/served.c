@@ -148,15 +148,12 @@ void served_stat(const struct served *served, struct stat *out)
 		[NODE_LINK] = S_IFLNK | 0777,
 		[NODE_DEVICE] = S_IFCHR | 0666,
 	};
-	char text[TREE_TEXT_MAX];
-	int len = tree_text(&served->view, &served->node, text, sizeof(text));
-
 	memset(out, 0, sizeof(*out));
 	out->st_dev = DEVICE_NUMBER;
 	out->st_ino = number_of(served->node.path);
 	out->st_mode = modes[served->node.kind];
 	out->st_nlink = served->node.kind == NODE_DIRECTORY ? 2 : 1;
-	out->st_size = len > 0 ? len : 0;
+	out->st_size = (off_t)tree_size(&served->view, &served->node);
 	out->st_blksize = 4096;
 	if (served->node.kind == NODE_DEVICE)
 		out->st_rdev = makedev(UVERBS_MAJOR, UVERBS_MINOR + served->node.device);

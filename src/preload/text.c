@@ -209,6 +209,18 @@ TEXT(text_lid)
 	return snprintf(text, size, "0x%x\n", find_lid(view, device));
 }
 
+/* As soft-RoCE counts: how often the interface has lost its carrier. */
+TEXT(text_link_downed)
+{
+	char path[128];
+	int len;
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s/carrier_down_count",
+		 view->devices[device].name);
+	len = read_text(path, text, size);
+	return len ? len : -EINVAL;
+}
+
 TEXT(text_link_layer)
 {
 	return snprintf(text, size, view->infiniband ? "InfiniBand\n" : "Ethernet\n");

@@ -28,7 +28,7 @@ text_fn text_dev, text_device_link, text_name, text_hw_rev, text_node_desc, text
 text_fn text_node_type;
 
 /* Its port */
-text_fn text_cap_mask, text_lid, text_link_layer, text_phys_state, text_state;
+text_fn text_cap_mask, text_lid, text_link_downed, text_link_layer, text_phys_state, text_state;
 text_fn text_gid, text_gid_ndev, text_gid_type, text_pkey;
 
 #endif

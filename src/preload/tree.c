@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/counter.h"
 #include "base/identity.h"
+#include "preload/counters.h"
 #include "preload/text.h"
 
 /*
@@ -16,14 +18,28 @@
 struct pattern {
 	const char *path;
 	enum node_kind kind;
-	text_fn *text;	      /* of a file or link, */
-	const char *constant; /* or its text itself */
+	text_fn *text;		     /* of a file or link, */
+	const char *constant;	     /* or its text itself, */
+	struct counter_file counter; /* or which number it has */
 };
+
+#define COUNT(number)	    .counter = { (number), (number), 1 }
+#define COUNT_WORDS(number) .counter = { (number), (number), 4 } /* of 4 bytes */
+#define EVENT(name)	    COUNT(CTL_EVENT + COUNTER_##name)
+#define SENT_PACKETS	    .counter = { CTL_SENT_UNICAST, CTL_SENT_MULTICAST, 1 }
+#define RECEIVED_PACKETS    .counter = { CTL_RECEIVED_UNICAST, CTL_RECEIVED_MULTICAST, 1 }
 
 #define PARENT "/sys/devices/verbatim/D"
 #define DEVICE PARENT "/infiniband/D"
 #define PORT   DEVICE "/ports/1"
 #define UVERBS PARENT "/infiniband_verbs/U"
+
+/*
+ * The files of counters/ have the names of Linux's ABI, those of hw_counters/ the names of mlx5 and
+ * of soft-RoCE: some are there twice. What is not counted has no file.
+ */
+#define COUNTERS    PORT "/counters"
+#define HW_COUNTERS PORT "/hw_counters"
 
 static const struct pattern patterns[] = {
 	{ "/sys/class/infiniband", NODE_DIRECTORY },
@@ -83,6 +99,37 @@ static const struct pattern patterns[] = {
 	{ PORT "/gid_attrs/ndevs/G", NODE_FILE, text_gid_ndev },
 	{ PORT "/gid_attrs/types", NODE_DIRECTORY },
 	{ PORT "/gid_attrs/types/G", NODE_FILE, text_gid_type },
+	{ COUNTERS, NODE_DIRECTORY },
+	{ COUNTERS "/link_downed", NODE_FILE, text_link_downed },
+	{ COUNTERS "/multicast_rcv_packets", NODE_FILE, COUNT(CTL_RECEIVED_MULTICAST) },
+	{ COUNTERS "/multicast_xmit_packets", NODE_FILE, COUNT(CTL_SENT_MULTICAST) },
+	{ COUNTERS "/port_rcv_data", NODE_FILE, COUNT_WORDS(CTL_RECEIVED_BYTES) },
+	{ COUNTERS "/port_rcv_errors", NODE_FILE, EVENT(RX_ICRC_ENCAPSULATED) },
+	{ COUNTERS "/port_rcv_packets", NODE_FILE, RECEIVED_PACKETS },
+	{ COUNTERS "/port_xmit_data", NODE_FILE, COUNT_WORDS(CTL_SENT_BYTES) },
+	{ COUNTERS "/port_xmit_packets", NODE_FILE, SENT_PACKETS },
+	{ COUNTERS "/unicast_rcv_packets", NODE_FILE, COUNT(CTL_RECEIVED_UNICAST) },
+	{ COUNTERS "/unicast_xmit_packets", NODE_FILE, COUNT(CTL_SENT_UNICAST) },
+	{ HW_COUNTERS, NODE_DIRECTORY },
+	{ HW_COUNTERS "/duplicate_request", NODE_FILE, EVENT(DUPLICATE_REQUEST) },
+	{ HW_COUNTERS "/lifespan", NODE_FILE, .constant = "0\n" }, /* ms that a value may be old */
+	{ HW_COUNTERS "/link_downed", NODE_FILE, text_link_downed },
+	{ HW_COUNTERS "/local_ack_timeout_err", NODE_FILE, EVENT(LOCAL_ACK_TIMEOUT_ERR) },
+	{ HW_COUNTERS "/np_cnp_sent", NODE_FILE, EVENT(NP_CNP_SENT) },
+	{ HW_COUNTERS "/np_ecn_marked_roce_packets", NODE_FILE, EVENT(NP_ECN_MARKED_ROCE_PACKETS) },
+	{ HW_COUNTERS "/out_of_seq_request", NODE_FILE, EVENT(OUT_OF_SEQUENCE) },
+	{ HW_COUNTERS "/out_of_sequence", NODE_FILE, EVENT(OUT_OF_SEQUENCE) },
+	{ HW_COUNTERS "/packet_seq_err", NODE_FILE, EVENT(PACKET_SEQ_ERR) },
+	{ HW_COUNTERS "/rcvd_pkts", NODE_FILE, RECEIVED_PACKETS },
+	{ HW_COUNTERS "/rcvd_rnr_err", NODE_FILE, EVENT(RCVD_RNR_ERR) },
+	{ HW_COUNTERS "/rcvd_seq_err", NODE_FILE, EVENT(PACKET_SEQ_ERR) },
+	{ HW_COUNTERS "/retry_exceeded_err", NODE_FILE, EVENT(RETRY_EXCEEDED_ERR) },
+	{ HW_COUNTERS "/retry_rnr_exceeded_err", NODE_FILE, EVENT(RETRY_RNR_EXCEEDED_ERR) },
+	{ HW_COUNTERS "/rnr_nak_retry_err", NODE_FILE, EVENT(RNR_NAK_RETRY_ERR) },
+	{ HW_COUNTERS "/rp_cnp_handled", NODE_FILE, EVENT(RP_CNP_HANDLED) },
+	{ HW_COUNTERS "/rx_icrc_encapsulated", NODE_FILE, EVENT(RX_ICRC_ENCAPSULATED) },
+	{ HW_COUNTERS "/send_rnr_err", NODE_FILE, EVENT(SEND_RNR_ERR) },
+	{ HW_COUNTERS "/sent_pkts", NODE_FILE, SENT_PACKETS },
 	{ PORT "/pkeys", NODE_DIRECTORY },
 	{ PORT "/pkeys/0", NODE_FILE, text_pkey },
 };
@@ -138,7 +185,7 @@ static void expand(const struct view *view, char placeholder, int device, int in
 	}
 }
 
-/* An RNIC has one GID, and no P_Key. */
+/* An RNIC has one GID, no P_Key and no counters: its packets are those of TCP. */
 static int gids_of(const struct view *view)
 {
 	return view->iwarp ? 1 : VIEW_GIDS;
@@ -146,7 +193,8 @@ static int gids_of(const struct view *view)
 
 static bool is_missing(const struct view *view, const char *pattern)
 {
-	return view->iwarp && !strcmp(pattern, PORT "/pkeys/0");
+	return view->iwarp && (!strcmp(pattern, PORT "/pkeys/0") || is_below(pattern, COUNTERS) ||
+			       is_below(pattern, HW_COUNTERS));
 }
 
 static bool is_placeholder(const char *component, size_t len)
@@ -208,18 +256,39 @@ bool tree_find(const struct view *view, const char *path, struct node *out)
 	return false;
 }
 
+static int counter_text(const struct view *view, const struct node *node, char *text, size_t size)
+{
+	char name[VIEW_NAME_MAX];
+
+	view_name(view, node->device, name);
+	return counters_text(&node->pattern->counter, name, text, size);
+}
+
 int tree_text(const struct view *view, const struct node *node, char *text, size_t size)
 {
 	const struct pattern *pattern = node->pattern;
 	int len;
 
-	if (pattern->constant)
+	if (pattern->counter.unit)
+		len = counter_text(view, node, text, size);
+	else if (pattern->constant)
 		len = snprintf(text, size, "%s", pattern->constant);
 	else if (pattern->text)
 		len = pattern->text(view, node->device, node->index, text, size);
 	else
 		return -EINVAL;
 	return len < (int)size ? len : -EFBIG;
+}
+
+size_t tree_size(const struct view *view, const struct node *node)
+{
+	char text[TREE_TEXT_MAX];
+	int len;
+
+	if (node->pattern->counter.unit)
+		return TREE_COUNTER_SIZE;
+	len = tree_text(view, node, text, sizeof(text));
+	return len > 0 ? (size_t)len : 0;
 }
 
 /* The last component, if the pattern is an entry of the directory; else NULL. */

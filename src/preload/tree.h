@@ -5,8 +5,8 @@
  * In:  a view of the devices, and a path without links, "." and "..".
  * Out: the node there: its kind, its text, its entries.
  *
- * The whole tree is one table of patterns in tree.c. No state; only texts read the system. Any
- * thread.
+ * The whole tree is one table of patterns in tree.c. No state; only texts read the system, and
+ * those of counters ask verbatimd. Any thread.
  */
 #ifndef PRELOAD_TREE_H
 #define PRELOAD_TREE_H
@@ -16,8 +16,9 @@
 
 #include "preload/view.h"
 
-#define TREE_PATH_MAX 192
-#define TREE_TEXT_MAX 1024
+#define TREE_PATH_MAX	  192
+#define TREE_TEXT_MAX	  1024
+#define TREE_COUNTER_SIZE 4096
 
 enum node_kind {
 	NODE_DIRECTORY,
@@ -49,6 +50,12 @@ bool tree_find(const struct view *view, const char *path, struct node *out);
 
 /* The text of a file, or the target of a link. Returns its length, or -errno: it cannot be read. */
 int tree_text(const struct view *view, const struct node *node, char *text, size_t size);
+
+/*
+ * The size that stat tells: of the text or target, 0 if it cannot be read. Of a counter it is that
+ * of all files in sysfs: its value may be longer when the file is opened.
+ */
+size_t tree_size(const struct view *view, const struct node *node);
 
 /*
  * Calls `each` for the entries of a directory, and stops when it does not return 0. Returns that.

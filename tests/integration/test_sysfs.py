@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from harness import BUILD, DEVICE, VERBATIM
+from harness import BUILD, DEVICE, HOST, VERBATIM, free_port, wait_until
 
 CLASS = '/sys/class/infiniband'
 PORT = f'{CLASS}/{DEVICE}/ports/1'
@@ -97,6 +97,57 @@ def test_shell_tools(runner):
     output = runner.run('ls', '-la', f'{CLASS}/', f'{CLASS}/{DEVICE}/')
     assert f'{DEVICE} -> ../../devices/verbatim/{DEVICE}/infiniband/{DEVICE}' in output
     assert 'No such file' not in output and 'cannot' not in output, output
+
+
+COUNTERS = ('counters/port_xmit_packets', 'counters/port_rcv_packets', 'counters/unicast_xmit_packets',
+            'counters/port_xmit_data', 'counters/port_rcv_data', 'hw_counters/sent_pkts', 'hw_counters/rcvd_pkts')
+ROUNDS = 200
+BYTES = 4096
+
+
+def ping(runner, **options):
+    port = free_port()
+    argv = ['ibv_rc_pingpong', '-d', DEVICE, '-g', '0', '-n', ROUNDS, '-s', BYTES, '-p', port]
+    runner.pair(argv, [*argv, HOST], port, **options)
+
+
+@pytest.mark.asan
+def test_counters(fresh_runner):
+    """They grow with packets, outlive the processes, and begin anew with the next verbatimd."""
+    runner = fresh_runner(linger_ms=60000)
+
+    def look():
+        return [int(line) for line in cat(runner, *(f'{PORT}/{name}' for name in COUNTERS))]
+
+    assert look() == [0] * len(COUNTERS)
+    ping(runner)  # through shared memory
+    assert look() == [0] * len(COUNTERS)
+    for turn in (1, 2):
+        ping(runner, env={'VERBATIM_PATH': 'wire'})
+        sent, received, unicast, sent_words, received_words, *hardware = look()
+        assert sent >= received >= turn * 2 * ROUNDS * BYTES // 4096, (sent, received)
+        assert sent_words >= received_words >= turn * 2 * ROUNDS * BYTES // 4, (sent_words, received_words)
+        assert [sent, received] == hardware and unicast == sent
+    size = runner.run('stat', '-L', '-c', '%s', f'{PORT}/counters/port_xmit_data')
+    assert size == '4096\n'
+    runner.stop_daemons()
+    wait_until(lambda: not runner.daemons(), 10, 'verbatimd ends')
+    assert look() == [0] * len(COUNTERS)
+
+
+def test_counters_of_loss(fresh_runner):
+    """What is lost is sent again, and counts by the names of mlx5 and of soft-RoCE."""
+    runner = fresh_runner(linger_ms=60000)
+    ping(runner, env={'VERBATIM_PATH': 'wire', 'VERBATIM_TEST_LOSS': '0.02'})
+    names = ('packet_seq_err', 'rcvd_seq_err', 'out_of_sequence', 'out_of_seq_request', 'retry_exceeded_err')
+    values = [int(line) for line in cat(runner, *(f'{PORT}/hw_counters/{name}' for name in names))]
+    assert values[0] == values[1] > 0 and values[2] == values[3] > 0 and values[4] == 0, values
+    runner.stop_daemons()
+
+
+def test_no_counters_of_rnics(runner):
+    names = runner.run('ls', f'{CLASS}/vrbw_lo/ports/1', run=['--iwarp']).split()
+    assert 'state' in names and not [name for name in names if 'counters' in name]
 
 
 def test_no_sysfs(runner):

@@ -74,6 +74,34 @@ static void opens(void **state)
 	close(directory);
 }
 
+/* No verbatimd runs here: all is 0. To ask leaves nothing open. */
+static void counters(void **state)
+{
+	static const char *const paths[] = {
+		DEVICE "/ports/1/counters/port_xmit_data",
+		DEVICE "/ports/1/hw_counters/duplicate_request",
+	};
+	int first_free = dup(0);
+	struct stat status;
+	char text[64];
+	int fd;
+
+	close(first_free);
+	for (unsigned i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		assert_int_equal(stat(paths[i], &status), 0);
+		assert_int_equal(status.st_size, 4096);
+		errno = 77;
+		fd = open(paths[i], O_RDONLY);
+		assert_int_equal(fd, first_free);
+		assert_int_equal(errno, 77);
+		assert_int_equal(fstat(fd, &status), 0);
+		assert_int_equal(status.st_size, 4096);
+		assert_int_equal(read(fd, text, sizeof(text)), 2);
+		assert_memory_equal(text, "0\n", 2);
+		close(fd);
+	}
+}
+
 static void refuses_to_open(void **state)
 {
 	static const struct {
@@ -603,6 +631,7 @@ int main(void)
 {
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(opens),
+		cmocka_unit_test(counters),
 		cmocka_unit_test(refuses_to_open),
 		cmocka_unit_test(streams),
 		cmocka_unit_test(statuses),

@@ -11,7 +11,9 @@
 
 #include <cmocka.h>
 
+#include "base/counter.h"
 #include "preload/tree.h"
+#include "verbatimd.h"
 
 static struct interface interfaces[] = {
 	{ .name = "eth7",
@@ -83,6 +85,110 @@ static void empty_gid_has_no_attributes(void **state)
 	assert_int_equal(tree_text(&two, &node, text, sizeof(text)), -EINVAL);
 }
 
+static void find_text(const char *path, char text[TREE_TEXT_MAX])
+{
+	struct node node;
+
+	assert_true(tree_find(&two, path, &node));
+	assert_true(tree_text(&two, &node, text, TREE_TEXT_MAX) > 0);
+	assert_int_equal(tree_size(&two, &node), TREE_COUNTER_SIZE);
+}
+
+#define EVENT(name) (CTL_EVENT + COUNTER_##name)
+
+/* Each number by its names; data in units of 4 bytes. */
+static void counters(void **state)
+{
+	static const struct {
+		const char *path, *text;
+		unsigned count;
+	} rows[] = {
+		{ PORT "/counters/port_xmit_data", "1001\n", CTL_SENT_BYTES },
+		{ PORT "/counters/port_rcv_data", "1001\n", CTL_RECEIVED_BYTES },
+		{ PORT "/counters/unicast_xmit_packets", "4007\n", CTL_SENT_UNICAST },
+		{ PORT "/counters/unicast_rcv_packets", "4007\n", CTL_RECEIVED_UNICAST },
+		{ PORT "/counters/multicast_xmit_packets", "4007\n", CTL_SENT_MULTICAST },
+		{ PORT "/counters/multicast_rcv_packets", "4007\n", CTL_RECEIVED_MULTICAST },
+		{ PORT "/counters/port_rcv_errors", "4007\n", EVENT(RX_ICRC_ENCAPSULATED) },
+		{ PORT "/hw_counters/duplicate_request", "4007\n", EVENT(DUPLICATE_REQUEST) },
+		{ PORT "/hw_counters/out_of_sequence", "4007\n", EVENT(OUT_OF_SEQUENCE) },
+		{ PORT "/hw_counters/out_of_seq_request", "4007\n", EVENT(OUT_OF_SEQUENCE) },
+		{ PORT "/hw_counters/packet_seq_err", "4007\n", EVENT(PACKET_SEQ_ERR) },
+		{ PORT "/hw_counters/rcvd_seq_err", "4007\n", EVENT(PACKET_SEQ_ERR) },
+		{ PORT "/hw_counters/send_rnr_err", "4007\n", EVENT(SEND_RNR_ERR) },
+		{ PORT "/hw_counters/rcvd_rnr_err", "4007\n", EVENT(RCVD_RNR_ERR) },
+	};
+	char text[TREE_TEXT_MAX];
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		memset(verbatimd_counts, 0, sizeof(verbatimd_counts));
+		find_text(rows[i].path, text);
+		assert_string_equal(text, "0\n");
+		verbatimd_counts[rows[i].count] = 4007;
+		find_text(rows[i].path, text);
+		assert_string_equal(text, rows[i].text);
+		assert_string_equal(verbatimd_device, "vrb_eth7");
+	}
+	memset(verbatimd_counts, 0, sizeof(verbatimd_counts));
+	verbatimd_counts[CTL_SENT_UNICAST] = UINT64_MAX - 5;
+	verbatimd_counts[CTL_SENT_MULTICAST] = 5;
+	verbatimd_counts[CTL_RECEIVED_UNICAST] = 60;
+	verbatimd_counts[CTL_RECEIVED_MULTICAST] = 15;
+	find_text(PORT "/counters/port_xmit_packets", text);
+	assert_string_equal(text, "18446744073709551615\n");
+	find_text(PORT "/hw_counters/sent_pkts", text);
+	assert_string_equal(text, "18446744073709551615\n");
+	find_text(PORT "/counters/port_rcv_packets", text);
+	assert_string_equal(text, "75\n");
+	find_text(PORT "/hw_counters/rcvd_pkts", text);
+	assert_string_equal(text, "75\n");
+}
+
+static void a_stat_of_a_counter_asks_nobody(void **state)
+{
+	struct node node;
+
+	verbatimd_asked = 0;
+	assert_true(tree_find(&two, PORT "/hw_counters/sent_pkts", &node));
+	assert_int_equal(tree_size(&two, &node), TREE_COUNTER_SIZE);
+	assert_int_equal(verbatimd_asked, 0);
+	assert_true(tree_find(&two, PORT "/hw_counters/lifespan", &node));
+	assert_int_equal(tree_size(&two, &node), 2);
+}
+
+/* No daemon: nobody has counted. One that does not answer: not known. */
+static void counters_without_verbatimd(void **state)
+{
+	char text[TREE_TEXT_MAX];
+	struct node node;
+
+	verbatimd_counts[CTL_SENT_UNICAST] = 7;
+	verbatimd_error = -ECONNREFUSED;
+	find_text(PORT "/counters/port_xmit_packets", text);
+	assert_string_equal(text, "0\n");
+	verbatimd_error = -ETIMEDOUT;
+	assert_true(tree_find(&two, PORT "/counters/port_xmit_packets", &node));
+	assert_int_equal(tree_text(&two, &node, text, sizeof(text)), -ETIMEDOUT);
+	verbatimd_error = 0;
+}
+
+static int see_no_counters(void *context, const char *name, enum node_kind kind)
+{
+	return strstr(name, "counters") != NULL;
+}
+
+static void an_rnic_has_no_counters(void **state)
+{
+	struct view rnics = { .devices = interfaces, .count = 2, .iwarp = true };
+	struct node node;
+
+	assert_true(tree_find(&rnics, PORT, &node));
+	assert_int_equal(tree_list(&rnics, &node, see_no_counters, NULL), 0);
+	assert_false(tree_find(&rnics, PORT "/counters", &node));
+	assert_false(tree_find(&rnics, PORT "/counters/port_rcv_data", &node));
+	assert_false(tree_find(&rnics, PORT "/hw_counters/lifespan", &node));
+}
+
 static void infiniband(void **state)
 {
 	static const struct {
@@ -127,6 +233,8 @@ static void what_is_not_there(void **state)
 		PORT "/gids/00",
 		PORT "/gids/-1",
 		PORT "/pkeys/1",
+		PORT "/counters/rdma_sends", /* not counted */
+		PORT "/hw_counters/0",
 		"/sys/devices/verbatim/vrb_eth7/infiniband/vrb_eth7/ports/2",
 		"/sys",
 		"",
@@ -173,7 +281,8 @@ static int visit(void *context, const char *name, enum node_kind kind)
 	} else if (kind == NODE_FILE || kind == NODE_LINK) {
 		int len = tree_text(&two, &below.above, text, sizeof(text));
 
-		assert_true(len > 0 || (len == -EINVAL && strstr(path, "gid_attrs")));
+		assert_true(len > 0 || (len == -EINVAL && (strstr(path, "gid_attrs") ||
+							   strstr(path, "link_downed"))));
 		assert_int_equal(kind == NODE_FILE && len > 0, len > 0 && text[len - 1] == '\n');
 	}
 	state->found += below.found;
@@ -221,6 +330,10 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(texts),
 		cmocka_unit_test(empty_gid_has_no_attributes),
+		cmocka_unit_test(counters),
+		cmocka_unit_test(a_stat_of_a_counter_asks_nobody),
+		cmocka_unit_test(counters_without_verbatimd),
+		cmocka_unit_test(an_rnic_has_no_counters),
 		cmocka_unit_test(infiniband),
 		cmocka_unit_test(what_is_not_there),
 		cmocka_unit_test(places),
