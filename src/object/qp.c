@@ -39,7 +39,7 @@ static void retire_head(struct qp *qp)
 	struct sq *sq = &qp->sq;
 	struct wqe *wqe = sq_wqe(sq, sq->head);
 
-	sq_drop(wqe);
+	sq_drop(sq, wqe);
 	if (wqe->flags & IBV_SEND_SIGNALED || wqe->status != IBV_WC_SUCCESS) {
 		struct cqe cqe = {
 			.wr_id = wqe->wr_id,

@@ -197,7 +197,7 @@ int qp_create(struct context *context, struct pd *pd, struct ibv_qp_init_attr_ex
 	grant(&cap, attr->srq);
 	if (rq_init(&new->own_rq, cap.max_recv_wr, cap.max_recv_sge))
 		goto no_rq;
-	if (sq_init(&new->sq, &cap, attr->sq_sig_all))
+	if (sq_init(&new->sq, &cap, attr->sq_sig_all, attr->qp_type == IBV_QPT_UD))
 		goto no_sq;
 	attr->cap = cap;
 	set_fields(new, context, pd, attr);

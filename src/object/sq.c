@@ -12,7 +12,14 @@
 #include "object/limits.h"
 #include "object/mw.h"
 
-int sq_init(struct sq *sq, const struct ibv_qp_cap *cap, bool sig_all)
+static size_t copies_bytes(const struct sq *sq)
+{
+	size_t places = (size_t)sq->mask + 1;
+
+	return (places < SQ_COPIES ? places : SQ_COPIES) * SQ_COPY_BYTES;
+}
+
+int sq_init(struct sq *sq, const struct ibv_qp_cap *cap, bool sig_all, bool datagrams)
 {
 	uint32_t data = cap->max_send_sge * (uint32_t)sizeof(struct ibv_sge), size = 1;
 	void *ring;
@@ -32,27 +39,48 @@ int sq_init(struct sq *sq, const struct ibv_qp_cap *cap, bool sig_all)
 	/* Not zeroed: the kernel allocates pages when they are first written. */
 	if (posix_memalign(&ring, 64, (size_t)size * sq->stride))
 		return -ENOMEM;
-	sq->ring = ring;
 	sq->mask = size - 1;
+	sq->copies = datagrams ? malloc(copies_bytes(sq)) : NULL;
+	if (datagrams && !sq->copies) {
+		free(ring);
+		return -ENOMEM;
+	}
+	sq->ring = ring;
 	return 0;
 }
 
 void sq_fini(struct sq *sq)
 {
 	for (; sq->head != sq->tail; sq->head++)
-		sq_drop(sq_wqe(sq, sq->head));
+		sq_drop(sq, sq_wqe(sq, sq->head));
 	free(sq->ring);
+	free(sq->copies);
 	sq->ring = NULL;
+	sq->copies = NULL;
 }
 
-void sq_drop(struct wqe *wqe)
+/* Where the data of a request is copied to; NULL: there is no memory. */
+static uint8_t *take_copy(const struct sq *sq, uint32_t seq, uint32_t bytes)
+{
+	size_t at = (size_t)(seq & sq->mask) * SQ_COPY_BYTES;
+
+	return at < copies_bytes(sq) && bytes <= SQ_COPY_BYTES ? sq->copies + at : malloc(bytes);
+}
+
+static void drop_copy(const struct sq *sq, struct wqe *wqe)
+{
+	if ((uintptr_t)wqe->kept - (uintptr_t)sq->copies >= copies_bytes(sq))
+		free(wqe->kept);
+	wqe->kept = NULL;
+}
+
+void sq_drop(struct sq *sq, struct wqe *wqe)
 {
 	if (!wqe->ah)
 		return; /* only datagrams hold references and memory */
 	ah_put(wqe->ah);
 	wqe->ah = NULL;
-	free(wqe->kept);
-	wqe->kept = NULL;
+	drop_copy(sq, wqe);
 }
 
 static int report_full(struct sq *sq)
@@ -144,7 +172,7 @@ int sq_set_ah(struct sq *sq, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, u
 		cause_report(CAUSE_AH_INVALID, sq->qpn, "a datagram without address handle");
 		return EINVAL;
 	}
-	sq_drop(wqe);
+	sq_drop(sq, wqe);
 	wqe->ah = ah_of(ah);
 	ah_get(wqe->ah);
 	wqe->remote_qpn = qpn;
@@ -241,7 +269,7 @@ int sq_push(struct sq *sq, const struct ibv_send_wr *wr)
 	if (!error)
 		error = sq_end(sq, wqe);
 	if (error)
-		sq_drop(wqe);
+		sq_drop(sq, wqe);
 	return error;
 }
 
@@ -252,25 +280,23 @@ void sq_keep_data(struct sq *sq, uint32_t from, uint32_t pd, uint32_t mtu)
 
 		if (wqe->state == WQE_DONE || wqe_data(wqe) || wqe->length > mtu || !wqe->length)
 			continue;
-		wqe->kept = malloc(wqe->length);
+		wqe->kept = take_copy(sq, seq, wqe->length);
 		if (wqe->kept && memory_gather(wqe->sge, wqe->num_sge, pd, 0, wqe->kept,
-					       wqe->length) != CAUSE_NONE) {
-			free(wqe->kept);
-			wqe->kept = NULL;
-		}
+					       wqe->length) != CAUSE_NONE)
+			drop_copy(sq, wqe);
 	}
 }
 
 void sq_roll_back(struct sq *sq, uint32_t tail)
 {
 	while (sq->tail != tail)
-		sq_drop(sq_wqe(sq, --sq->tail));
+		sq_drop(sq, sq_wqe(sq, --sq->tail));
 }
 
 void sq_clear(struct sq *sq)
 {
 	for (; sq->head != sq->tail; sq->head++)
-		sq_drop(sq_wqe(sq, sq->head));
+		sq_drop(sq, sq_wqe(sq, sq->head));
 	sq->issue = sq->tail;
 	atomic_store_explicit(&sq->released, sq->tail, memory_order_release);
 }

@@ -26,6 +26,10 @@
 #include "object/opcode.h"
 
 #define SQ_SGE_MAX 32
+/* Of datagrams: room to copy the data of a request, for requests at the first places of the ring.
+ */
+#define SQ_COPY_BYTES 4096 /* the longest path MTU (IBA 9.2.1) */
+#define SQ_COPIES     1024
 
 struct ah;
 
@@ -89,7 +93,8 @@ struct wqe {
 };
 
 struct sq {
-	char *ring; /* mask + 1 entries of `stride` bytes */
+	char *ring;	 /* mask + 1 entries of `stride` bytes */
+	uint8_t *copies; /* for sq_keep_data; NULL: not of datagrams */
 	uint32_t stride, mask;
 	uint32_t max_wr, max_sge, max_inline; /* granted */
 	uint32_t qpn;			      /* for causes */
@@ -100,7 +105,8 @@ struct sq {
 	_Atomic uint32_t released;
 };
 
-int sq_init(struct sq *sq, const struct ibv_qp_cap *cap, bool sig_all); /* 0, -ENOMEM */
+/* `datagrams`: of a UD QP. 0, -ENOMEM */
+int sq_init(struct sq *sq, const struct ibv_qp_cap *cap, bool sig_all, bool datagrams);
 void sq_fini(struct sq *sq); /* drops the references of all WQEs */
 
 static inline struct wqe *sq_wqe(struct sq *sq, uint32_t seq)
@@ -139,12 +145,13 @@ int sq_set_ah(struct sq *sq, struct wqe *wqe, struct ibv_ah *ah, uint32_t qpn, u
 void sq_set_bind(struct wqe *wqe, struct ibv_mw *mw, uint32_t rkey,
 		 const struct ibv_mw_bind_info *info);
 int sq_end(struct sq *sq, struct wqe *wqe);
-void sq_drop(struct wqe *wqe);
+void sq_drop(struct sq *sq, struct wqe *wqe);
 /*
  * Copies the data of unsent datagrams from `from` on that are no longer than `mtu`. `pd` is the
  * number of the QP's PD. UCX reuses the memory of a datagram before it completes, once the peer has
  * answered in another way; an adapter has sent it by then. Data that cannot be read stays in place,
- * and the request fails at its turn. The caller holds the QP's lock.
+ * and the request fails at its turn. Allocates only for requests beyond SQ_COPIES: perftest's
+ * handler of SIGALRM allocates, too, and would wait for itself. The caller holds the QP's lock.
  */
 void sq_keep_data(struct sq *sq, uint32_t from, uint32_t pd, uint32_t mtu);
 

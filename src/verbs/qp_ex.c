@@ -48,7 +48,7 @@ static void end_request(struct qp *qp)
 	if (error)
 		fail(qp, error);
 	if (qp->builder_error)
-		sq_drop(wqe);
+		sq_drop(&qp->sq, wqe);
 }
 
 /* Begins the next request. NULL: an earlier one failed, or the SQ is full. */
