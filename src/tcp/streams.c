@@ -40,6 +40,7 @@ struct stream {
 	void *arg;
 	/* guarded by the QP's lock */
 	bool wants_room;   /* EPOLLOUT is on */
+	bool has_sent;	   /* a byte has left in this take */
 	bool given_up;	   /* it has not ended in time */
 	uint64_t limit_ns; /* by when it has to; 0: it is not ending */
 	/* guarded by lists_lock */
@@ -211,7 +212,7 @@ static void want_room(struct stream *s, bool wanted)
 		atomic_fetch_sub(&rooms_wanted, 1);
 }
 
-/* epoll names it as soon as there is room, behind the others. */
+/* Its next turn is in the next poll that finds room, after those of the others in this one. */
 static void turn_over(void *stream)
 {
 	want_room(stream, true);
@@ -236,6 +237,7 @@ static ssize_t send_pieces(void *stream, const struct iovec *pieces, int count, 
 	env.send_begin();
 	sent = tcp_send(s->fd, pieces, count, more);
 	env.send_end();
+	s->has_sent |= sent > 0;
 	if (sent >= 0 && (size_t)sent < bytes_of(pieces, count))
 		want_room(s, true);
 	return sent;
@@ -520,18 +522,23 @@ static void warm_up(uint32_t qpn)
 	}
 }
 
+/*
+ * The progress thread sleeps after NOTHING, and is told of changes alone: so bytes that leave
+ * count, too, as more of them may wait for the stream's next turn.
+ */
 enum found {
-	GONE, /* there is no such stream */
-	NOTHING,
-	SOMETHING,
+	GONE,	   /* there is no such stream */
+	NOTHING,   /* no byte has come, nor left */
+	SOMETHING, /* some have, or the stream has ended */
 };
 
 static enum found take(struct qp *qp, struct stream *s) REQUIRES(qp->lock)
 {
 	uint32_t qpn = s->qpn;
-	bool found = false, any;
+	bool came = false, any;
 	int takes = 0;
 
+	s->has_sent = false;
 	if (s->wants_room)
 		iwarp_on_writable(qp);
 	while (*place_of(qpn) == s) {
@@ -539,14 +546,14 @@ static enum found take(struct qp *qp, struct stream *s) REQUIRES(qp->lock)
 
 		any = false;
 		progress = iwarp_on_readable(qp, &any);
-		found |= any;
+		came |= any;
 		if (progress != IWARP_MORE || ++takes == TAKES_MAX)
 			break;
 	}
 	if (*place_of(qpn) != s)
 		return SOMETHING; /* it has ended */
 	want_room(s, iwarp_wants_room(qp));
-	return found ? SOMETHING : NOTHING;
+	return came || s->has_sent ? SOMETHING : NOTHING;
 }
 
 static enum found look_at(uint32_t qpn)
@@ -566,19 +573,39 @@ static enum found look_at(uint32_t qpn)
 	return found;
 }
 
-/* Reads the hot streams. *any_hot: there are some. */
-static bool look_at_hot(bool *any_hot)
+/* What this look has taken from already. Another thread may have changed `hot` meanwhile. */
+struct looked {
+	unsigned count;
+	uint32_t qpns[HOT_MAX];
+};
+
+static bool is_in(const struct looked *looked, uint32_t qpn)
+{
+	for (unsigned i = 0; i < looked->count; i++)
+		if (looked->qpns[i] == qpn)
+			return true;
+	return false;
+}
+
+/* Reads the hot streams. */
+static bool look_at_hot(struct looked *looked)
 {
 	bool found = false;
 
-	*any_hot = false;
+	looked->count = 0;
 	for (unsigned i = 0; i < HOT_MAX; i++) {
 		uint32_t qpn = atomic_load_explicit(&hot[i], memory_order_relaxed), vain;
 
 		if (!qpn)
 			continue;
+		if (is_in(looked, qpn)) { /* two threads have added it */
+			atomic_store(&hot[i], 0);
+			continue;
+		}
+		looked->qpns[looked->count++] = qpn;
 		switch (look_at(qpn)) {
 		case GONE:
+			looked->count--;
 			atomic_store(&hot[i], 0);
 			break;
 		case NOTHING:
@@ -586,11 +613,10 @@ static bool look_at_hot(bool *any_hot)
 			atomic_store_explicit(&in_vain[i], vain, memory_order_relaxed);
 			if (vain >= COLD_LOOKS)
 				atomic_store(&hot[i], 0);
-			*any_hot = true;
 			break;
 		case SOMETHING:
 			atomic_store_explicit(&in_vain[i], 0, memory_order_relaxed);
-			found = *any_hot = true;
+			found = true;
 			break;
 		}
 	}
@@ -605,9 +631,10 @@ static int wait_for_none(struct epoll_event *events)
 
 /*
  * A stream that can be read and is not, because its peer takes no responses, is named each time:
- * others are behind it, as the kernel takes turns.
+ * others are behind it, as the kernel takes turns. No stream that sent a share gets a second turn
+ * in this look: there is no further round once something was found.
  */
-static bool look_at_named(void)
+static bool look_at_named(const struct looked *looked)
 {
 	struct epoll_event events[EVENTS_MAX];
 	uint32_t rounds = streams_count / EVENTS_MAX + 1;
@@ -619,7 +646,7 @@ static bool look_at_named(void)
 		for (int i = 0; i < n; i++) {
 			uint32_t qpn = events[i].data.u32;
 
-			if (look_at(qpn) != SOMETHING)
+			if (is_in(looked, qpn) || look_at(qpn) != SOMETHING)
 				continue;
 			warm_up(qpn);
 			found = true;
@@ -630,10 +657,11 @@ static bool look_at_named(void)
 
 bool streams_progress(bool all)
 {
-	bool any_hot, found = look_at_hot(&any_hot);
+	struct looked looked;
+	bool found = look_at_hot(&looked);
 
-	if (all || !any_hot || atomic_load_explicit(&rooms_wanted, memory_order_relaxed))
-		found |= look_at_named();
+	if (all || !looked.count || atomic_load_explicit(&rooms_wanted, memory_order_relaxed))
+		found |= look_at_named(&looked);
 	return found;
 }
 

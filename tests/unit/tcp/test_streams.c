@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A stream that ends is given up in time, although its peer reads nothing. The clock is the test's.
- * The child of a fork has no copy of its socket, wherever the parent was.
+ * A stream that ends is given up in time, although its peer reads nothing; responses leave by
+ * shares. The clock is the test's. The child of a fork has no copy of a stream's socket, wherever
+ * the parent was.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
@@ -21,10 +23,12 @@
 #include <cmocka.h>
 
 #include "../iwarp/rig.h"
+#include "iwarp/bytes.h"
 #include "tcp/streams.h"
 #include "tcp/tcp.h"
 
 #define SECOND 1000000000ull
+#define SHARE  (256u << 10) /* of responses, in a poll */
 
 static uint64_t ahead_s;
 static int fd, peer;
@@ -265,6 +269,76 @@ static void test_disconnected(void **state)
 	assert_true(has_ended_after(3));
 }
 
+static void send_read_request(void)
+{
+	uint8_t fpdu[FPDU_LENGTH_BYTES + UNTAGGED_BYTES + READ_REQUEST_BYTES + FPDU_PAD_MAX +
+		     FPDU_CRC_BYTES] = { 0 };
+	struct segment segment = {
+		.opcode = RDMAP_READ_REQUEST,
+		.last = true,
+		.queue = QUEUE_REQUEST,
+		.msn = 1,
+	};
+	struct read_request request = {
+		.source_stag = rig[0].mr->ib.rkey,
+		.source_to = (uintptr_t)rig[0].memory,
+		.size = RIG_BYTES,
+	};
+	struct pollfd arrival = { .fd = fd, .events = POLLIN };
+	ssize_t bytes = fpdu_bytes(UNTAGGED_BYTES + READ_REQUEST_BYTES);
+
+	put16(fpdu, UNTAGGED_BYTES + READ_REQUEST_BYTES);
+	segment_encode(&segment, fpdu + FPDU_LENGTH_BYTES);
+	read_request_encode(&request, fpdu + FPDU_LENGTH_BYTES + UNTAGGED_BYTES);
+	assert_int_equal(send(peer, fpdu, (size_t)bytes, 0), bytes);
+	assert_int_equal(poll(&arrival, 1, 5000), 1);
+}
+
+/* The peer reads the segments with the next bytes of the response. */
+static void take_response(uint32_t bytes)
+{
+	const uint32_t header = FPDU_LENGTH_BYTES + TAGGED_BYTES;
+	static uint8_t taken[FPDU_BYTES_MAX];
+
+	while (bytes) {
+		uint32_t ulpdu, rest;
+
+		assert_int_equal(recv(peer, taken, header, MSG_WAITALL), header);
+		ulpdu = get16(taken);
+		rest = fpdu_bytes(ulpdu) - header;
+		assert_int_equal(recv(peer, taken, rest, MSG_WAITALL), rest);
+		assert_in_range(ulpdu - TAGGED_BYTES, 1, bytes);
+		bytes -= ulpdu - TAGGED_BYTES;
+	}
+}
+
+/* Each poll sends a share, and says that there may be more. */
+static void test_responses_leave_by_shares(void **state)
+{
+	const struct mpa_agreed agreed = { .extensions = true, .ird = 1 };
+	const struct owed_response *response;
+	uint32_t left = RIG_BYTES, polls;
+	int room = 2 * RIG_BYTES;
+
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	setsockopt(peer, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+	lock_acquire(&rig[0].qp->lock);
+	assert_int_equal(streams_attach(rig[0].qp, fd, &agreed, ended, NULL), 0);
+	lock_release(&rig[0].qp->lock);
+	response = &iwarp_of(rig[0].qp)->responses[0];
+	send_read_request();
+	for (polls = 0; left; polls++) {
+		uint32_t before = left;
+
+		assert_true(streams_progress(true));
+		left = response->left;
+		assert_in_range(before - left, left ? SHARE : 1, 2 * SHARE - 1);
+		take_response(before - left);
+	}
+	assert_in_range(polls, 3, 4);
+	assert_false(streams_progress(true));
+}
+
 /* The socket of a stream that is refused stays the caller's. */
 static void test_second_stream(void **state)
 {
@@ -346,6 +420,7 @@ int main(void)
 		TEST(test_failed),
 		TEST(test_half_closed_by_the_peer),
 		TEST(test_disconnected),
+		TEST(test_responses_leave_by_shares),
 		TEST(test_second_stream),
 		TEST(test_forks),
 		TEST(test_closed_while_a_thread_forks),
