@@ -69,6 +69,7 @@ void close_refuse_now(struct iwarp_qp *iq, enum verdict verdict, enum cause caus
 void close_refuse(struct iwarp_qp *iq, enum verdict verdict, enum cause cause, bool tagged)
 {
 	iq->refused = (struct refused){ true, tagged, (uint8_t)verdict, cause };
+	iwarp_env.ending(iq->stream, false);
 }
 
 void close_on_bad_segment(struct iwarp_qp *iq, enum terminate terminate, enum cause cause)
@@ -215,13 +216,13 @@ void close_settle(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 	}
 	if (iq->state == STREAM_NONE || iq->state == STREAM_ENDED)
 		return;
-	if (iq->lost) {
-		on_end(iq, IWARP_END_LOST, CAUSE_IWARP_LOST);
-		return;
-	}
 	if (iq->refused.pending && (!iwarp_owed(iq) || !iwarp_is_sending(iq))) {
 		close_refuse_now(iq, (enum verdict)iq->refused.verdict, iq->refused.cause,
 				 iq->refused.tagged);
+		return;
+	}
+	if (iq->lost) {
+		on_end(iq, IWARP_END_LOST, CAUSE_IWARP_LOST);
 		return;
 	}
 	if (iq->state == STREAM_CLOSING && transmit_is_idle(iq)) {

@@ -161,6 +161,17 @@ void iwarp_on_writable(struct qp *qp)
 	go_on(iq);
 }
 
+void iwarp_give_up(struct qp *qp)
+{
+	struct iwarp_qp *iq = iwarp_of(qp);
+
+	if (is_over(iq))
+		return;
+	iq->lost = true;
+	close_settle(iq);
+	CHECK(iwarp_check(qp));
+}
+
 bool iwarp_wants_room(const struct qp *qp)
 {
 	const struct iwarp_qp *iq = iwarp_of(qp);

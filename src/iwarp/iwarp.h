@@ -68,8 +68,8 @@ struct iwarp_env {
 	void (*shutdown)(void *stream);
 	/*
 	 * The stream is to end, and bytes may still have to leave: the environment bounds that, and
-	 * after that time `send` and `receive` say IWARP_LOST. `failed`: the QP is in ERR, so only
-	 * what is staged leaves; else what is posted does, too. May be said again.
+	 * after that time calls iwarp_give_up. `failed`: the QP is in ERR, so only what is staged
+	 * leaves; else what is posted does, too. May be said again.
 	 */
 	void (*ending)(void *stream, bool failed);
 	/*
@@ -85,7 +85,11 @@ struct iwarp_env {
 	 * WOULD_BLOCK, but after a turn of the other streams.
 	 */
 	void (*turn_over)(void *stream);
-	/* Calls iwarp_on_writable(qp) in some ms: a LOCAL_INV waits for a copy by its key. */
+	/*
+	 * Calls iwarp_on_writable(qp) in some ms: a request or a SEND_WITH_INV waits for a copy by
+	 * the key that it revokes. The engine may read nothing meanwhile, so the environment looks
+	 * whether the peer has closed or is gone, which bounds the wait as `ending` does.
+	 */
 	void (*again)(void *stream, struct qp *qp);
 };
 
@@ -138,6 +142,9 @@ enum iwarp_progress iwarp_on_readable(struct qp *qp, bool *any) REQUIRES(qp->loc
 
 /* The stream may have room again. */
 void iwarp_on_writable(struct qp *qp) REQUIRES(qp->lock);
+
+/* The time that `ending` began is over: the stream is lost, whatever it waits for. */
+void iwarp_give_up(struct qp *qp) REQUIRES(qp->lock);
 
 /* True: bytes or requests wait for room in the stream, or for its turn (EPOLLOUT is needed). */
 bool iwarp_wants_room(const struct qp *qp);

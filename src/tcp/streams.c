@@ -41,7 +41,6 @@ struct stream {
 	/* guarded by the QP's lock */
 	bool wants_room;   /* EPOLLOUT is on */
 	bool has_sent;	   /* a byte has left in this take */
-	bool given_up;	   /* it has not ended in time */
 	uint64_t limit_ns; /* by when it has to; 0: it is not ending */
 	/* guarded by lists_lock */
 	struct list link; /* in `due`, `over` or `lingering`; or alone */
@@ -232,8 +231,6 @@ static ssize_t send_pieces(void *stream, const struct iovec *pieces, int count, 
 	struct stream *s = stream;
 	ssize_t sent;
 
-	if (s->given_up)
-		return IWARP_LOST;
 	env.send_begin();
 	sent = tcp_send(s->fd, pieces, count, more);
 	env.send_end();
@@ -247,7 +244,7 @@ static ssize_t receive_pieces(void *stream, const struct iovec *pieces, int coun
 {
 	struct stream *s = stream;
 
-	return s->given_up ? IWARP_LOST : tcp_receive(s->fd, pieces, count);
+	return tcp_receive(s->fd, pieces, count);
 }
 
 /* The stream is to end within this time. */
@@ -292,7 +289,11 @@ static void end_stream(void *stream, struct qp *qp, enum iwarp_end end)
 
 static void again(void *stream, struct qp *qp)
 {
-	schedule(stream, clock_now_ns() + AGAIN_NS);
+	struct stream *s = stream;
+
+	if (tcp_peer_has_closed(s->fd))
+		begin_end(s, false);
+	schedule(s, clock_now_ns() + AGAIN_NS);
 }
 
 int streams_init(const struct streams_env *surroundings)
@@ -467,17 +468,16 @@ static void serve_due(uint32_t qpn, uint64_t now)
 {
 	struct stream *s;
 	struct qp *qp;
-	bool any;
 
 	if (!qp_find_locked(qpn, &qp))
 		return;
 	s = *place_of(qpn);
 	if (s) {
-		s->given_up = s->limit_ns && now >= s->limit_ns;
-		iwarp_on_writable(qp);
-		if (s->given_up && *place_of(qpn) == s)
-			iwarp_on_readable(qp, &any);
-		if (*place_of(qpn) == s && s->limit_ns && !s->given_up)
+		if (s->limit_ns && now >= s->limit_ns)
+			iwarp_give_up(qp);
+		else
+			iwarp_on_writable(qp);
+		if (*place_of(qpn) == s && s->limit_ns)
 			schedule(s, s->limit_ns);
 		cq_give_events();
 	}

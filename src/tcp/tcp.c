@@ -3,8 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/tcp.h> /* its struct tcp_info is longer than the C library's */
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -21,6 +21,9 @@
 #define SEGMENT_DEFAULT	 536 /* RFC 1122 4.2.2.6 */
 #define DRAIN_BYTES	 16384
 #define DRAIN_READS	 64
+/* values of tcpi_state, which no header of the kernel has for programs */
+#define STATE_CLOSE	 7
+#define STATE_CLOSE_WAIT 8
 
 static int set(int fd, int level, int option, int value)
 {
@@ -100,6 +103,15 @@ ssize_t tcp_receive(int fd, const struct iovec *pieces, int count)
 	ssize_t got = sys_recvmsg(fd, &message, MSG_DONTWAIT);
 
 	return got > 0 ? got : got == 0 ? TCP_END : verdict();
+}
+
+bool tcp_peer_has_closed(int fd)
+{
+	struct tcp_info info = { 0 };
+	socklen_t len = sizeof(info);
+
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
+	       (info.tcpi_state == STATE_CLOSE || info.tcpi_state == STATE_CLOSE_WAIT);
 }
 
 void tcp_half_close(int fd)

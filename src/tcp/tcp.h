@@ -51,6 +51,9 @@ ssize_t tcp_send(int fd, const struct iovec *pieces, int count, bool more);
  */
 ssize_t tcp_receive(int fd, const struct iovec *pieces, int count);
 
+/* The peer's FIN has come, or its reset, though bytes from before may not have been read yet. */
+bool tcp_peer_has_closed(int fd);
+
 /* Sends a FIN after all that was sent; the peer's bytes can still be read. */
 void tcp_half_close(int fd);
 

@@ -221,6 +221,10 @@ static void change(unsigned end)
 		qp_modify(it->qp, &attr, IBV_QP_STATE);
 	} else if (how < 240) {
 		it->broken = it->peer->broken = true;
+	} else if (how < 245) {
+		lock_acquire(&it->qp->lock);
+		iwarp_give_up(it->qp);
+		lock_release(&it->qp->lock);
 	}
 }
 

@@ -42,6 +42,7 @@ enum mishap {
 	MISHAP_DISCONNECT, /* an end disconnects; what it posted still arrives */
 	MISHAP_TO_ERR,	   /* an end modifies its QP to ERR */
 	MISHAP_BROKEN,	   /* the stream breaks */
+	MISHAP_GIVEN_UP,   /* an end gives up the stream: its limit of time is over */
 	MISHAP_DAMAGE,	   /* a bit changes on the way; CRCs are on */
 	MISHAPS,
 };
@@ -379,6 +380,12 @@ static void strike(struct random *random)
 		break;
 	case MISHAP_BROKEN:
 		end->broken = end->peer->broken = true;
+		break;
+	case MISHAP_GIVEN_UP:
+		lock_acquire(&end->qp->lock);
+		iwarp_give_up(end->qp);
+		lock_release(&end->qp->lock);
+		assert_int_equal(end->ends, 1);
 		break;
 	case MISHAP_DAMAGE:
 		if (end->head != end->tail)

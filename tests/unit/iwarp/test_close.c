@@ -9,6 +9,8 @@
 #include <cmocka.h>
 
 #include "iwarp/bytes.h"
+#include "memory/hazard.h"
+#include "memory/memory.h"
 #include "object/mw.h"
 #include "rig.h"
 
@@ -352,6 +354,106 @@ static void test_local_invalidate(void **state)
 	assert_int_equal(mw_destroy(mw), 0);
 }
 
+static void bind(struct mw *mw)
+{
+	struct ibv_send_wr wr = {
+		.wr_id = 1,
+		.opcode = IBV_WR_BIND_MW,
+		.bind_mw = { .mw = &mw->ib,
+			     .rkey = mw->ib.rkey,
+			     .bind_info = { .mr = &rig[1].mr->ib,
+					    .addr = (uintptr_t)rig[1].memory,
+					    .length = 4096,
+					    .mw_access_flags = IBV_ACCESS_REMOTE_WRITE } },
+	};
+
+	rig_post_wr(1, &wr);
+	rig_expect(1, 1, IBV_WC_SUCCESS);
+}
+
+static void give_up(unsigned end)
+{
+	lock_acquire(&rig[end].qp->lock);
+	iwarp_give_up(rig[end].qp);
+	lock_release(&rig[end].qp->lock);
+	assert_int_equal(rig[end].ends, 1);
+	assert_int_equal(qp_state(rig[end].qp), IBV_QPS_ERR);
+}
+
+/* A thread copies by the key that a request revokes, for ever, and the peer has closed. */
+static void test_give_up_a_local_invalidate(void **state)
+{
+	struct mw *mw = make_window();
+	struct ibv_send_wr wr = { .wr_id = 2,
+				  .opcode = IBV_WR_LOCAL_INV,
+				  .invalidate_rkey = mw->ib.rkey };
+	struct arena_hazard *hazard;
+
+	rig_connect(NULL);
+	bind(mw);
+	hazard = hazard_set(memory_slot(), mw->ib.rkey);
+	rig_post_wr(1, &wr);
+	disconnect(0);
+	rig_run();
+	assert_true(rig[1].again > 0 && rig[1].is_ending);
+	assert_int_equal(rig[1].ends, 0);
+	give_up(1);
+	rig_expect(1, 2, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(rig[1].end, IWARP_END_LOST);
+	hazard_clear(hazard);
+	assert_int_equal(mw_destroy(mw), 0);
+}
+
+/* Likewise by the key that the peer revokes; the peer is gone. */
+static void test_give_up_a_send_with_invalidate(void **state)
+{
+	struct mw *mw = make_window();
+	struct ibv_send_wr wr = { .wr_id = 2,
+				  .opcode = IBV_WR_SEND_WITH_INV,
+				  .invalidate_rkey = mw->ib.rkey };
+	struct arena_hazard *hazard;
+
+	rig_connect(NULL);
+	bind(mw);
+	rig_receive(1, 9, 0);
+	hazard = hazard_set(memory_slot(), mw->ib.rkey);
+	rig_post_wr(0, &wr);
+	rig_run();
+	rig[1].refused = true;
+	rig_post(1, IBV_WR_RDMA_WRITE, 1000, 3);
+	assert_true(rig[1].again > 0 && rig[1].is_ending);
+	assert_int_equal(rig[1].ends, 0);
+	give_up(1);
+	rig_expect(1, 9, IBV_WC_WR_FLUSH_ERR);
+	rig_expect(1, 3, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(rig[1].end, IWARP_END_LOST);
+	hazard_clear(hazard);
+	assert_int_equal(mw_destroy(mw), 0);
+}
+
+/* The peer is refused, and takes no responses: that has a limit, too, and keeps its event. */
+static void test_give_up_a_refused_peer(void **state)
+{
+	struct ibv_sge sge = { (uintptr_t)rig[0].memory, 100, rig[0].mr->ib.lkey };
+	struct ibv_send_wr bad = { .wr_id = 2,
+				   .opcode = IBV_WR_RDMA_WRITE,
+				   .sg_list = &sge,
+				   .num_sge = 1,
+				   .wr.rdma = { 64, 0xbad00 } };
+
+	rig_connect(NULL);
+	rig[1].room = 100;
+	rig_post(0, IBV_WR_RDMA_READ, 200000, 1);
+	rig_post_wr(0, &bad);
+	rig_read(1);
+	rig_read(1);
+	assert_true(rig[1].is_ending);
+	assert_int_equal(qp_state(rig[1].qp), IBV_QPS_RTS);
+	give_up(1);
+	assert_int_equal(rig[1].end, IWARP_END_ERROR);
+	assert_int_equal(rig_event(), IBV_EVENT_QP_ACCESS_ERR);
+}
+
 /* The peer learns of IBV_SEND_SOLICITED. */
 static void test_solicited(void **state)
 {
@@ -385,6 +487,9 @@ int main(void)
 		TEST(test_early_bytes),
 		TEST(test_window),
 		TEST(test_local_invalidate),
+		TEST(test_give_up_a_local_invalidate),
+		TEST(test_give_up_a_send_with_invalidate),
+		TEST(test_give_up_a_refused_peer),
 		TEST(test_solicited),
 	};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A stream that ends is given up in time, although its peer reads nothing; responses leave by
- * shares. The clock is the test's. The child of a fork has no copy of a stream's socket, wherever
- * the parent was.
+ * A stream that ends is given up in time, whatever it waits for; responses leave by shares. The
+ * clock is the test's. The child of a fork has no copy of a stream's socket, wherever the parent
+ * was.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -15,6 +15,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -24,6 +25,9 @@
 
 #include "../iwarp/rig.h"
 #include "iwarp/bytes.h"
+#include "memory/hazard.h"
+#include "memory/memory.h"
+#include "object/mw.h"
 #include "tcp/streams.h"
 #include "tcp/tcp.h"
 
@@ -199,7 +203,7 @@ static int setup(void **state)
 		return -1;
 	peer = accept(listener, NULL, NULL);
 	close(listener);
-	rig_create(IBV_ACCESS_REMOTE_READ);
+	rig_create(IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_MW_BIND);
 	ends = 0;
 	return streams_init(&env);
 }
@@ -216,14 +220,44 @@ static int teardown(void **state)
 	return rc;
 }
 
-/* All that the sockets hold is full, and more is posted. */
-static void attach_and_fill(void)
+static void attach(bool initiator)
 {
-	const struct mpa_agreed agreed = { .initiator = true, .extensions = true };
+	const struct mpa_agreed agreed = { .initiator = initiator, .extensions = true, .ird = 1 };
 
 	lock_acquire(&rig[0].qp->lock);
 	assert_int_equal(streams_attach(rig[0].qp, fd, &agreed, ended, NULL), 0);
 	lock_release(&rig[0].qp->lock);
+}
+
+static void wait_for(short events)
+{
+	struct pollfd p = { .fd = fd, .events = events };
+
+	assert_int_equal(poll(&p, 1, 5000), 1);
+}
+
+/* A segment of the peer: the last of a message, untagged, of MSN 1. */
+static void send_segment(enum rdmap_opcode opcode, enum ddp_queue queue, uint32_t stag,
+			 const void *payload, size_t bytes)
+{
+	uint8_t fpdu[128] = { 0 };
+	struct segment segment = {
+		.opcode = opcode, .last = true, .queue = queue, .stag = stag, .msn = 1
+	};
+	ssize_t all = fpdu_bytes(UNTAGGED_BYTES + (uint32_t)bytes);
+
+	put16(fpdu, (uint16_t)(UNTAGGED_BYTES + bytes));
+	segment_encode(&segment, fpdu + FPDU_LENGTH_BYTES);
+	if (bytes)
+		memcpy(fpdu + FPDU_LENGTH_BYTES + UNTAGGED_BYTES, payload, bytes);
+	assert_int_equal(send(peer, fpdu, (size_t)all, 0), all);
+	wait_for(POLLIN);
+}
+
+/* All that the sockets hold is full, and more is posted. */
+static void attach_and_fill(void)
+{
+	attach(true);
 	for (unsigned i = 0; i < 60; i++)
 		rig_post(0, IBV_WR_RDMA_WRITE, RIG_BYTES, i);
 	assert_true(iwarp_wants_room(rig[0].qp));
@@ -269,29 +303,64 @@ static void test_disconnected(void **state)
 	assert_true(has_ended_after(3));
 }
 
-static void send_read_request(void)
+/* Binds a window by whose key a thread copies from now on. */
+static struct arena_hazard *bind_and_copy(struct mw **mw)
 {
-	uint8_t fpdu[FPDU_LENGTH_BYTES + UNTAGGED_BYTES + READ_REQUEST_BYTES + FPDU_PAD_MAX +
-		     FPDU_CRC_BYTES] = { 0 };
-	struct segment segment = {
-		.opcode = RDMAP_READ_REQUEST,
-		.last = true,
-		.queue = QUEUE_REQUEST,
-		.msn = 1,
-	};
-	struct read_request request = {
-		.source_stag = rig[0].mr->ib.rkey,
-		.source_to = (uintptr_t)rig[0].memory,
-		.size = RIG_BYTES,
-	};
-	struct pollfd arrival = { .fd = fd, .events = POLLIN };
-	ssize_t bytes = fpdu_bytes(UNTAGGED_BYTES + READ_REQUEST_BYTES);
+	struct ibv_send_wr bind = { .opcode = IBV_WR_BIND_MW };
 
-	put16(fpdu, UNTAGGED_BYTES + READ_REQUEST_BYTES);
-	segment_encode(&segment, fpdu + FPDU_LENGTH_BYTES);
-	read_request_encode(&request, fpdu + FPDU_LENGTH_BYTES + UNTAGGED_BYTES);
-	assert_int_equal(send(peer, fpdu, (size_t)bytes, 0), bytes);
-	assert_int_equal(poll(&arrival, 1, 5000), 1);
+	assert_int_equal(mw_create(rig[0].qp->pd, IBV_MW_TYPE_2, mw), 0);
+	bind.bind_mw.mw = &(*mw)->ib;
+	bind.bind_mw.rkey = (*mw)->ib.rkey;
+	bind.bind_mw.bind_info.mr = &rig[0].mr->ib;
+	bind.bind_mw.bind_info.addr = (uintptr_t)rig[0].memory;
+	bind.bind_mw.bind_info.length = 4096;
+	bind.bind_mw.bind_info.mw_access_flags = IBV_ACCESS_REMOTE_WRITE;
+	rig_post_wr(0, &bind);
+	rig_expect(0, 0, IBV_WC_SUCCESS);
+	return hazard_set(memory_slot(), (*mw)->ib.rkey);
+}
+
+/* The copy does not end, and the peer closes. */
+static void expect_end(struct arena_hazard *hazard, struct mw *mw, uint64_t wr_id)
+{
+	assert_int_equal(shutdown(peer, SHUT_WR), 0);
+	wait_for(POLLRDHUP);
+	streams_catch_up(rig[0].qp);
+	streams_catch_up(rig[0].qp);
+	assert_false(has_ended_after(1));
+	assert_false(has_ended_after(28));
+	assert_true(rig_is_quiet(0));
+	assert_true(has_ended_after(4));
+	rig_expect(0, wr_id, IBV_WC_WR_FLUSH_ERR);
+	hazard_clear(hazard);
+	assert_int_equal(mw_destroy(mw), 0);
+}
+
+static void test_a_local_invalidate_waits(void **state)
+{
+	struct ibv_send_wr wr = { .wr_id = 7, .opcode = IBV_WR_LOCAL_INV };
+	struct arena_hazard *hazard;
+	struct mw *mw;
+
+	attach(true);
+	hazard = bind_and_copy(&mw);
+	wr.invalidate_rkey = mw->ib.rkey;
+	rig_post_wr(0, &wr);
+	expect_end(hazard, mw, 7);
+}
+
+/* Nothing behind that SEND is read meanwhile, not even the peer's FIN. */
+static void test_a_send_with_invalidate_waits(void **state)
+{
+	struct arena_hazard *hazard;
+	struct mw *mw;
+
+	attach(false);
+	hazard = bind_and_copy(&mw);
+	rig_receive(0, 8, 0);
+	send_segment(RDMAP_SEND_INV, QUEUE_SEND, mw->ib.rkey, NULL, 0);
+	streams_catch_up(rig[0].qp);
+	expect_end(hazard, mw, 8);
 }
 
 /* The peer reads the segments with the next bytes of the response. */
@@ -315,18 +384,22 @@ static void take_response(uint32_t bytes)
 /* Each poll sends a share, and says that there may be more. */
 static void test_responses_leave_by_shares(void **state)
 {
-	const struct mpa_agreed agreed = { .extensions = true, .ird = 1 };
+	const struct read_request request = {
+		.source_stag = rig[0].mr->ib.rkey,
+		.source_to = (uintptr_t)rig[0].memory,
+		.size = RIG_BYTES,
+	};
 	const struct owed_response *response;
+	uint8_t bytes[READ_REQUEST_BYTES];
 	uint32_t left = RIG_BYTES, polls;
 	int room = 2 * RIG_BYTES;
 
 	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	setsockopt(peer, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
-	lock_acquire(&rig[0].qp->lock);
-	assert_int_equal(streams_attach(rig[0].qp, fd, &agreed, ended, NULL), 0);
-	lock_release(&rig[0].qp->lock);
+	attach(false);
 	response = &iwarp_of(rig[0].qp)->responses[0];
-	send_read_request();
+	read_request_encode(&request, bytes);
+	send_segment(RDMAP_READ_REQUEST, QUEUE_REQUEST, 0, bytes, sizeof(bytes));
 	for (polls = 0; left; polls++) {
 		uint32_t before = left;
 
@@ -420,6 +493,8 @@ int main(void)
 		TEST(test_failed),
 		TEST(test_half_closed_by_the_peer),
 		TEST(test_disconnected),
+		TEST(test_a_local_invalidate_waits),
+		TEST(test_a_send_with_invalidate_waits),
 		TEST(test_responses_leave_by_shares),
 		TEST(test_second_stream),
 		TEST(test_forks),
