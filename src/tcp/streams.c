@@ -25,8 +25,13 @@
 #define TAKES_MAX      8 /* shares of one stream, one after the other */
 #define AGAIN_NS       2000000ull
 #define LINGER_STEP_NS 5000000ull
-/* For what is posted at rdma_disconnect or the peer's FIN, until the half close. */
+/*
+ * How long no byte may move between rdma_disconnect, or the peer's FIN, and the half close. If some
+ * do now and then, all of that may take BOUND_TIMES as long.
+ */
 #define DISCONNECT_NS 30000000000ull
+#define BOUND_TIMES   10
+#define LOOK_NS	      1000000000ull
 #define LINGERING_MAX 128 /* with more, streams that ended are closed at once */
 #define DUE_AT_ONCE   64
 #define CHAINS	      1024
@@ -39,13 +44,17 @@ struct stream {
 	void (*ended)(void *arg);
 	void *arg;
 	/* guarded by the QP's lock */
-	bool wants_room;   /* EPOLLOUT is on */
-	bool has_sent;	   /* a byte has left in this take */
-	uint64_t limit_ns; /* by when it has to; 0: it is not ending */
+	bool wants_room; /* EPOLLOUT is on */
+	bool has_sent;	 /* a byte has left in this take */
+	/* likewise; the progress thread's alone once the stream is in `over` or `lingering` */
+	uint64_t idle_ns;  /* how long no byte may move; 0: the stream is not ending */
+	uint64_t limit_ns; /* it is given up then, unless a byte moves before */
+	uint64_t bound_ns; /* it is given up then */
+	uint64_t look_ns;  /* when to look next whether bytes have moved */
+	uint64_t moved;	   /* at the last look */
 	/* guarded by lists_lock */
 	struct list link; /* in `due`, `over` or `lingering`; or alone */
 	uint64_t due_ns;
-	uint64_t close_ns;	     /* lingering: at the latest */
 	struct stream *_Atomic next; /* in `chains` */
 	/* the progress thread's alone */
 	bool is_closed; /* lingering: until no fork is under way */
@@ -247,29 +256,59 @@ static ssize_t receive_pieces(void *stream, const struct iovec *pieces, int coun
 	return tcp_receive(s->fd, pieces, count);
 }
 
-/* The stream is to end within this time. */
-static void limit(struct stream *s, uint64_t ns)
+static uint64_t least(uint64_t a, uint64_t b)
 {
-	s->limit_ns = clock_now_ns() + ns;
-	schedule(s, s->limit_ns);
+	return a < b ? a : b;
 }
 
-/* Never later than what was said before: a peer that reads little gains nothing. */
+/* The stream is to end: the first such limit, or a shorter one. */
+static void limit(struct stream *s, uint64_t idle_ns, uint64_t now)
+{
+	if (!s->idle_ns) {
+		s->limit_ns = s->bound_ns = UINT64_MAX;
+		s->moved = tcp_bytes_moved(s->fd);
+		s->look_ns = now + LOOK_NS;
+	}
+	s->idle_ns = idle_ns;
+	s->limit_ns = least(s->limit_ns, now + idle_ns);
+	s->bound_ns = least(s->bound_ns, now + BOUND_TIMES * idle_ns);
+}
+
+/* True: the stream has not ended in time. */
+static bool is_late(struct stream *s, uint64_t now)
+{
+	uint64_t moved;
+
+	if (now < s->look_ns)
+		return false;
+	s->look_ns = now + LOOK_NS;
+	moved = tcp_bytes_moved(s->fd);
+	if (moved != s->moved)
+		s->limit_ns = now + s->idle_ns;
+	s->moved = moved;
+	return now >= s->limit_ns || now >= s->bound_ns;
+}
+
+/* A limit that is no shorter than that of before changes nothing, so a peer gains no time. */
 static void begin_end(void *stream, bool failed)
 {
 	struct stream *s = stream;
-	uint64_t ns = failed ? STREAMS_LINGER_NS : DISCONNECT_NS;
+	uint64_t idle_ns = failed ? STREAMS_LINGER_NS : DISCONNECT_NS;
 
-	if (!s->limit_ns || clock_now_ns() + ns < s->limit_ns)
-		limit(s, ns);
+	if (s->idle_ns && s->idle_ns <= idle_ns)
+		return;
+	limit(s, idle_ns, clock_now_ns());
+	schedule(s, s->look_ns);
 }
 
+/* The bound of `ending`, which the engine has called before, remains. */
 static void half_close(void *stream)
 {
 	struct stream *s = stream;
 
 	tcp_half_close(s->fd);
-	limit(s, STREAMS_LINGER_NS);
+	s->idle_ns = STREAMS_LINGER_NS;
+	s->limit_ns = clock_now_ns() + s->idle_ns;
 }
 
 static void end_stream(void *stream, struct qp *qp, enum iwarp_end end)
@@ -389,7 +428,7 @@ void streams_disconnect(struct qp *qp, const void *arg, bool abort)
 static bool close_if_done(struct stream *s, uint64_t now)
 {
 	if (!s->is_closed) {
-		if (!tcp_drain(s->fd) && now < s->close_ns && lingering_count < LINGERING_MAX)
+		if (!tcp_drain(s->fd) && !is_late(s, now) && lingering_count < LINGERING_MAX)
 			return false;
 		close(s->fd);
 		s->is_closed = true;
@@ -431,7 +470,8 @@ static void end_all(uint64_t now)
 	}
 	while ((s = take_over())) {
 		tcp_half_close(s->fd);
-		s->close_ns = now + STREAMS_LINGER_NS;
+		s->idle_ns = 0;
+		limit(s, STREAMS_LINGER_NS, now);
 		s->ended(s->arg);
 		if (close_if_done(s, now))
 			continue;
@@ -473,12 +513,12 @@ static void serve_due(uint32_t qpn, uint64_t now)
 		return;
 	s = *place_of(qpn);
 	if (s) {
-		if (s->limit_ns && now >= s->limit_ns)
+		if (s->idle_ns && is_late(s, now))
 			iwarp_give_up(qp);
 		else
 			iwarp_on_writable(qp);
-		if (*place_of(qpn) == s && s->limit_ns)
-			schedule(s, s->limit_ns);
+		if (*place_of(qpn) == s && s->idle_ns)
+			schedule(s, s->look_ns);
 		cq_give_events();
 	}
 	qp_unlock(qp);

@@ -11,8 +11,8 @@
  *
  * A stream that has ended leaves the table under the QP's lock (no thread finds it any more), and
  * goes to the progress thread. That one tells librdmacm, and closes the socket once the peer has
- * closed its direction, or after STREAMS_LINGER_NS: closed at once, a socket with unread bytes
- * would send a reset, which drops what the peer has not read, such as a TERMINATE.
+ * closed its direction, or no byte has moved for STREAMS_LINGER_NS: closed at once, a socket with
+ * unread bytes would send a reset, which drops what the peer has not read, such as a TERMINATE.
  *
  * Locks: qp->lock, within it the lock of the lists, which is innermost.
  */

@@ -105,13 +105,28 @@ ssize_t tcp_receive(int fd, const struct iovec *pieces, int count)
 	return got > 0 ? got : got == 0 ? TCP_END : verdict();
 }
 
-bool tcp_peer_has_closed(int fd)
+/* All of it is 0 if the kernel does not tell. */
+static struct tcp_info info_of(int fd)
 {
 	struct tcp_info info = { 0 };
 	socklen_t len = sizeof(info);
 
-	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0 &&
-	       (info.tcpi_state == STATE_CLOSE || info.tcpi_state == STATE_CLOSE_WAIT);
+	getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len);
+	return info;
+}
+
+uint64_t tcp_bytes_moved(int fd)
+{
+	struct tcp_info info = info_of(fd);
+
+	return info.tcpi_bytes_acked + info.tcpi_bytes_received;
+}
+
+bool tcp_peer_has_closed(int fd)
+{
+	uint8_t state = info_of(fd).tcpi_state;
+
+	return state == STATE_CLOSE || state == STATE_CLOSE_WAIT;
 }
 
 void tcp_half_close(int fd)

@@ -51,6 +51,12 @@ ssize_t tcp_send(int fd, const struct iovec *pieces, int count, bool more);
  */
 ssize_t tcp_receive(int fd, const struct iovec *pieces, int count);
 
+/*
+ * Bytes of the connection so far: those that the peer's TCP has acknowledged, and those that have
+ * come, read or not. 0: the kernel does not tell.
+ */
+uint64_t tcp_bytes_moved(int fd);
+
 /* The peer's FIN has come, or its reset, though bytes from before may not have been read yet. */
 bool tcp_peer_has_closed(int fd);
 

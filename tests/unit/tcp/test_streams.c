@@ -7,6 +7,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -203,6 +204,8 @@ static int setup(void **state)
 		return -1;
 	peer = accept(listener, NULL, NULL);
 	close(listener);
+	if (setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int)) < 0)
+		return -1;
 	rig_create(IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_MW_BIND);
 	ends = 0;
 	return streams_init(&env);
@@ -254,12 +257,25 @@ static void send_segment(enum rdmap_opcode opcode, enum ddp_queue queue, uint32_
 	wait_for(POLLIN);
 }
 
+/* Until no byte moves, for longer than the kernel delays an acknowledgement in its own time. */
+static void settle(void)
+{
+	uint64_t before;
+
+	do {
+		before = tcp_bytes_moved(fd);
+		streams_catch_up(rig[0].qp);
+		nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
+	} while (tcp_bytes_moved(fd) != before);
+}
+
 /* All that the sockets hold is full, and more is posted. */
 static void attach_and_fill(void)
 {
 	attach(true);
 	for (unsigned i = 0; i < 60; i++)
 		rig_post(0, IBV_WR_RDMA_WRITE, RIG_BYTES, i);
+	settle();
 	assert_true(iwarp_wants_room(rig[0].qp));
 	assert_int_equal(streams_due_ns(), STREAMS_NEVER);
 }
@@ -272,12 +288,17 @@ static bool has_ended_after(uint64_t seconds)
 	return ends == 1;
 }
 
-static void test_failed(void **state)
+static void enter_error(void)
 {
-	attach_and_fill();
 	lock_acquire(&rig[0].qp->lock);
 	qp_enter_error(rig[0].qp, CAUSE_NONE);
 	lock_release(&rig[0].qp->lock);
+}
+
+static void test_failed(void **state)
+{
+	attach_and_fill();
+	enter_error();
 	assert_false(has_ended_after(STREAMS_LINGER_NS / SECOND - 1));
 	assert_true(has_ended_after(2));
 }
@@ -293,14 +314,82 @@ static void test_half_closed_by_the_peer(void **state)
 }
 
 /* As by ibv_modify_qp to SQD. */
-static void test_disconnected(void **state)
+static void disconnect(void)
 {
-	attach_and_fill();
 	lock_acquire(&rig[0].qp->lock);
 	rig[0].qp->path->close(rig[0].qp);
 	lock_release(&rig[0].qp->lock);
+}
+
+static void test_disconnected(void **state)
+{
+	attach_and_fill();
+	disconnect();
 	assert_false(has_ended_after(28));
 	assert_true(has_ended_after(3));
+}
+
+/* The peer reads what its TCP has. */
+static void take_all(void)
+{
+	static uint8_t taken[65536];
+
+	while (recv(peer, taken, sizeof(taken), MSG_DONTWAIT) > 0)
+		;
+}
+
+static void test_disconnected_from_a_slow_peer(void **state)
+{
+	attach_and_fill();
+	disconnect();
+	for (int i = 0; i < 6; i++) {
+		take_all();
+		settle();
+		assert_false(has_ended_after(10));
+	}
+	assert_false(has_ended_after(28));
+	assert_true(has_ended_after(3));
+}
+
+/* Nothing is posted: the FIN leaves, and the peer takes it, but sends none. */
+static void test_half_closed(void **state)
+{
+	attach(true);
+	disconnect();
+	settle();
+	assert_false(has_ended_after(1)); /* the acknowledgement of the FIN counts */
+	assert_false(has_ended_after(STREAMS_LINGER_NS / SECOND - 1));
+	assert_true(has_ended_after(2));
+}
+
+/* A byte of the peer counts, too, but not for ever. */
+static void test_failed_with_a_peer_that_trickles(void **state)
+{
+	attach_and_fill();
+	enter_error();
+	for (int i = 0; i < 24; i++) {
+		assert_int_equal(send(peer, "", 1, 0), 1);
+		assert_false(has_ended_after(2));
+	}
+	assert_int_equal(send(peer, "", 1, 0), 1);
+	assert_true(has_ended_after(3));
+}
+
+/* The QP is gone. The peer's bytes are dropped while they come, as a close would reset it. */
+static void test_lingering(void **state)
+{
+	struct ibv_qp_attr reset = { .qp_state = IBV_QPS_RESET };
+
+	attach(true);
+	assert_int_equal(qp_modify(rig[0].qp, &reset, IBV_QP_STATE), 0);
+	assert_true(has_ended_after(0));
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(send(peer, "", 1, 0), 1);
+		has_ended_after(2);
+		assert_true(fcntl(fd, F_GETFD) >= 0);
+	}
+	has_ended_after(STREAMS_LINGER_NS / SECOND + 1);
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
 }
 
 /* Binds a window by whose key a thread copies from now on. */
@@ -428,9 +517,7 @@ static void test_second_stream(void **state)
 static void attach_and_end(void)
 {
 	attach_and_fill();
-	lock_acquire(&rig[0].qp->lock);
-	qp_enter_error(rig[0].qp, CAUSE_NONE);
-	lock_release(&rig[0].qp->lock);
+	enter_error();
 	assert_true(has_ended_after(STREAMS_LINGER_NS / SECOND + 1));
 	assert_int_equal(streams_count, 1);
 	ahead_s += 2 * STREAMS_LINGER_NS / SECOND;
@@ -493,6 +580,10 @@ int main(void)
 		TEST(test_failed),
 		TEST(test_half_closed_by_the_peer),
 		TEST(test_disconnected),
+		TEST(test_disconnected_from_a_slow_peer),
+		TEST(test_half_closed),
+		TEST(test_failed_with_a_peer_that_trickles),
+		TEST(test_lingering),
 		TEST(test_a_local_invalidate_waits),
 		TEST(test_a_send_with_invalidate_waits),
 		TEST(test_responses_leave_by_shares),

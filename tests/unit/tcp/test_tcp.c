@@ -80,6 +80,35 @@ static void test_options(void **state)
 	assert_int_equal(tcp_segment_bytes(-1), 536);
 }
 
+static void test_bytes_moved(void **state)
+{
+	uint64_t sent = tcp_bytes_moved(ends[0]), came = tcp_bytes_moved(ends[1]);
+	struct iovec piece = { (char[100]){ 0 }, 100 };
+
+	assert_int_equal(tcp_send(ends[0], &piece, 1, false), 100);
+	assert_int_equal(receive(ends[1], &piece, 1), 100);
+	assert_int_equal(tcp_bytes_moved(ends[1]) - came, 100);
+	for (int i = 0; i < WAIT_MS && tcp_bytes_moved(ends[0]) - sent < 100; i++)
+		poll(NULL, 0, 1); /* for the acknowledgement */
+	assert_int_equal(tcp_bytes_moved(ends[0]) - sent, 100);
+	assert_int_equal(tcp_bytes_moved(-1), 0);
+}
+
+/* It shows although bytes from before are unread. */
+static void test_peer_has_closed(void **state)
+{
+	struct iovec piece = { (char[100]){ 0 }, 100 };
+	struct pollfd p = { .fd = ends[1], .events = POLLRDHUP };
+
+	assert_int_equal(tcp_send(ends[0], &piece, 1, false), 100);
+	assert_false(tcp_peer_has_closed(ends[1]));
+	tcp_half_close(ends[0]);
+	assert_int_equal(poll(&p, 1, WAIT_MS), 1);
+	assert_true(tcp_peer_has_closed(ends[1]));
+	assert_false(tcp_peer_has_closed(ends[0]));
+	assert_int_equal(receive(ends[1], &piece, 1), 100);
+}
+
 static void test_pieces(void **state)
 {
 	char a[] = "one", b[] = "two", got[2][4] = { "", "" };
@@ -213,6 +242,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_options, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_bytes_moved, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_peer_has_closed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_pieces, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_more, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_room, setup, teardown),
