@@ -373,6 +373,8 @@ static void test_failed_with_a_peer_that_trickles(void **state)
 	}
 	assert_int_equal(send(peer, "", 1, 0), 1);
 	assert_true(has_ended_after(3));
+	has_ended_after(2);
+	assert_true(fcntl(fd, F_GETFD) >= 0); /* it lingers within limits of its own */
 }
 
 /* The QP is gone. The peer's bytes are dropped while they come, as a close would reset it. */
@@ -551,10 +553,12 @@ static void test_closed_while_a_thread_forks(void **state)
 		skip();
 	assert_null(status);
 	assert_true(streams_due_ns() != STREAMS_NEVER);
+	assert_int_equal(dup2(peer, fd), fd); /* the number is another file's now */
 	ahead_s++;
 	streams_service();
 	assert_int_equal(streams_count, 0);
 	assert_int_equal(streams_due_ns(), STREAMS_NEVER);
+	assert_int_equal(close(fd), 0);
 }
 
 /* A signal handler that forks interrupts streams_attach, which goes on in the child, too. */
