@@ -17,7 +17,6 @@
 
 #include <stdint.h>
 
-#include "base/arena.h"
 #include "ctl/cm_protocol.h"
 #include "ctl/header.h"
 
@@ -151,6 +150,7 @@ struct ctl_process {
 };
 
 #define CTL_DEVICE_BYTES 32 /* the name of a device, as in struct arena_device */
+#define CTL_EVENTS	 64 /* kinds of events that there may be */
 
 /* What is counted of a device: struct arena_traffic, and its counters. */
 enum ctl_count {
@@ -161,7 +161,7 @@ enum ctl_count {
 	CTL_RECEIVED_MULTICAST,
 	CTL_RECEIVED_BYTES,
 	CTL_EVENT, /* plus enum counter */
-	CTL_COUNTS = CTL_EVENT + ARENA_DEVICE_COUNTERS,
+	CTL_COUNTS = CTL_EVENT + CTL_EVENTS,
 };
 
 struct ctl_counters {

@@ -71,6 +71,7 @@ struct client {
 	uint32_t list_type; /* CTL_LIST or CTL_CM_LIST; 0: no list is under way */
 	unsigned list_next; /* the slot, or bucket of cm_space, that is next in it */
 	uint32_t list_seq;
+	struct counts_sum *sum; /* daemon/counts.h; NULL: none is under way */
 };
 
 /* Calls of the layer above (verbatimd/server.c). */

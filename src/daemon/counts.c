@@ -7,19 +7,43 @@
 
 #include "base/arena.h"
 
-#define TRAFFIC_AT_ONCE 16
+#define REFILL_MS     1
+#define EVENTS_OFFSET (ARENA_COUNTER_OFFSET + ARENA_COUNTERS * sizeof(uint64_t))
 
-static_assert(ARENA_TRAFFIC % TRAFFIC_AT_ONCE == 0, "traffic is read in equal parts");
 static_assert(sizeof(((struct arena_device *)0)->name) == CTL_DEVICE_BYTES, "names fit");
+static_assert(CTL_EVENTS == ARENA_DEVICE_COUNTERS, "the reply has all events");
 
 struct kept_counts {
-	struct list in_daemon;
+	struct list in_counts; /* in of_slot, or in of_user */
 	uid_t uid;
-	unsigned slot;	 /* of the one process that counted this; 0: of many, none comes back */
-	uint64_t cookie; /* of that process's arena */
+	uint64_t cookie; /* of_slot: of the process's arena */
 	char device[CTL_DEVICE_BYTES];
 	uint64_t counts[CTL_COUNTS];
 };
+
+struct counts_sum {
+	struct list in_counts;
+	struct client *observer;
+	uint32_t seq;
+	char device[CTL_DEVICE_BYTES];
+	/* the slot that is next; what its process and later ones have counted is not added yet */
+	unsigned next;
+	uint64_t counts[CTL_COUNTS];
+};
+
+/* What the daemon reads of an arena. */
+struct snapshot {
+	struct arena_header header;
+	struct arena_device devices[ARENA_DEVICES];
+	struct { /* as it is there */
+		uint64_t events[ARENA_DEVICES][ARENA_DEVICE_COUNTERS];
+		struct arena_traffic traffic[ARENA_TRAFFIC];
+	} counted;
+};
+
+static_assert(sizeof(((struct snapshot *)0)->counted.events) ==
+		      ARENA_TRAFFIC_OFFSET - EVENTS_OFFSET,
+	      "traffic follows events");
 
 /*
  * Reads a part of an arena that its owner may be writing. The kernel copies aligned words whole.
@@ -30,16 +54,17 @@ static bool read_part(int arena, size_t offset, void *part, size_t bytes)
 	return pread(arena, part, bytes, (off_t)offset) == (ssize_t)bytes;
 }
 
-/* False: it is no arena, or one of another version. */
-static bool read_devices(int arena, struct arena_device devices[ARENA_DEVICES], uint64_t *cookie)
+/* Header and devices. False: it is no arena, or one of another version. */
+static bool read_devices(int arena, struct snapshot *s)
 {
-	struct arena_header header;
+	return read_part(arena, 0, &s->header, sizeof(s->header)) &&
+	       s->header.magic == ARENA_MAGIC && s->header.version == ARENA_VERSION &&
+	       read_part(arena, ARENA_DEVICE_OFFSET, s->devices, sizeof(s->devices));
+}
 
-	if (!read_part(arena, 0, &header, sizeof(header)) || header.magic != ARENA_MAGIC ||
-	    header.version != ARENA_VERSION)
-		return false;
-	*cookie = header.cookie;
-	return read_part(arena, ARENA_DEVICE_OFFSET, devices, ARENA_DEVICES * sizeof(*devices));
+static bool read_counted(int arena, struct snapshot *s)
+{
+	return read_part(arena, EVENTS_OFFSET, &s->counted, sizeof(s->counted));
 }
 
 static void add_traffic(struct arena_traffic *from, uint64_t to[CTL_COUNTS])
@@ -57,24 +82,15 @@ static void add_traffic(struct arena_traffic *from, uint64_t to[CTL_COUNTS])
 		to[i] += atomic_load_explicit(words[i], memory_order_relaxed);
 }
 
-/* Adds what the arena has of the device with this index. */
-static void add_device(int arena, uint32_t device, uint64_t to[CTL_COUNTS])
+/* Adds what was counted of the device with this index. */
+static void add_device(struct snapshot *s, uint32_t device, uint64_t to[CTL_COUNTS])
 {
-	struct arena_traffic part[TRAFFIC_AT_ONCE];
-	uint64_t events[ARENA_DEVICE_COUNTERS];
-	size_t at = ARENA_COUNTER_OFFSET + arena_device_counters(device) * sizeof(events[0]);
-
-	if (read_part(arena, at, events, sizeof(events)))
-		for (unsigned i = 0; i < ARENA_DEVICE_COUNTERS; i++)
-			to[CTL_EVENT + i] += events[i];
+	for (unsigned i = 0; i < ARENA_DEVICE_COUNTERS; i++)
+		to[CTL_EVENT + i] += s->counted.events[device][i];
 	for (unsigned i = 0; i < ARENA_TRAFFIC; i++) {
-		struct arena_traffic *entry = &part[i % TRAFFIC_AT_ONCE];
-		uint32_t of;
+		struct arena_traffic *entry = &s->counted.traffic[i];
+		uint32_t of = atomic_load_explicit(&entry->device, memory_order_relaxed);
 
-		at = ARENA_TRAFFIC_OFFSET + i * sizeof(part[0]);
-		if (entry == part && !read_part(arena, at, part, sizeof(part)))
-			return;
-		of = atomic_load_explicit(&entry->device, memory_order_relaxed);
 		if (!of) /* entries come into use in their order */
 			return;
 		if (of == device + 1)
@@ -93,53 +109,103 @@ static bool is_of_device(const char name[CTL_DEVICE_BYTES], const char device[CT
 	return !strncmp(name, device, CTL_DEVICE_BYTES);
 }
 
+/* The first of this name; ARENA_DEVICES: none. No honest arena has two. */
+static uint32_t find_device(const struct snapshot *s, const char name[CTL_DEVICE_BYTES])
+{
+	uint32_t i;
+
+	for (i = 0; i < ARENA_DEVICES; i++)
+		if (s->devices[i].name[0] && is_of_device(s->devices[i].name, name))
+			break;
+	return i;
+}
+
+static struct list *bucket_of(struct daemon *d, uid_t uid)
+{
+	return &d->counts.of_user[uid % COUNTS_BUCKETS];
+}
+
 static void drop(struct kept_counts *kept)
 {
-	list_del(&kept->in_daemon);
+	list_del(&kept->in_counts);
 	free(kept);
 }
 
-/* The process that has counted this does not come back. */
-static void merge(struct daemon *d, struct kept_counts *kept)
+static void drop_all(struct list *all)
 {
-	unsigned all = 0, of_user = 0;
+	while (!list_empty(all))
+		drop(container_of(all->next, struct kept_counts, in_counts));
+}
+
+static void add_kept(struct counts_sum *sum, const struct kept_counts *kept)
+{
+	if (client_sees_user(sum->observer, kept->uid) && is_of_device(kept->device, sum->device))
+		add_counts(kept->counts, sum->counts);
+}
+
+static void add_all_kept(struct counts_sum *sum, const struct list *all)
+{
+	const struct list *m;
+
+	list_for_each(m, all)
+		add_kept(sum, container_of(m, struct kept_counts, in_counts));
+}
+
+/* What was of this slot is now of the user: a sum that comes to the slot later does not find it. */
+static void tell_sums(struct daemon *d, const struct kept_counts *kept, unsigned slot)
+{
 	struct list *m;
 
-	list_for_each(m, &d->kept_counts) {
-		struct kept_counts *other = container_of(m, struct kept_counts, in_daemon);
+	list_for_each(m, &d->counts.sums) {
+		struct counts_sum *sum = container_of(m, struct counts_sum, in_counts);
 
-		if (other->slot)
+		if (sum->next <= slot)
+			add_kept(sum, kept);
+	}
+}
+
+/* The process of the slot, which has counted this, does not come back. */
+static void merge(struct daemon *d, struct kept_counts *kept, unsigned slot)
+{
+	struct list *bucket = bucket_of(d, kept->uid), *m;
+	unsigned of_user = 0;
+
+	list_for_each(m, bucket) {
+		struct kept_counts *other = container_of(m, struct kept_counts, in_counts);
+
+		if (other->uid != kept->uid)
 			continue;
-		all++;
-		of_user += other->uid == kept->uid;
-		if (other->uid != kept->uid || !is_of_device(other->device, kept->device))
+		of_user++;
+		if (!is_of_device(other->device, kept->device))
 			continue;
+		tell_sums(d, kept, slot);
 		add_counts(kept->counts, other->counts);
 		drop(kept);
 		return;
 	}
-	if (all >= COUNTS_ALL || of_user >= COUNTS_DEVICES)
+	if (d->counts.of_user_count >= COUNTS_ALL || of_user >= COUNTS_DEVICES) {
 		drop(kept);
-	else
-		kept->slot = 0;
+		return;
+	}
+	tell_sums(d, kept, slot);
+	list_del(&kept->in_counts);
+	list_add_tail(bucket, &kept->in_counts);
+	d->counts.of_user_count++;
 }
 
 void counts_on_slot(struct client *c)
 {
-	struct arena_device devices[ARENA_DEVICES];
 	struct list *m, *after;
-	uint64_t cookie = 0;
-	bool readable = read_devices(c->arena->fd, devices, &cookie);
+	struct snapshot s;
+	bool readable = read_devices(c->arena->fd, &s);
 
-	list_for_each_safe(m, after, &c->daemon->kept_counts) {
-		struct kept_counts *kept = container_of(m, struct kept_counts, in_daemon);
+	list_for_each_safe(m, after, &c->daemon->counts.of_slot[c->slot]) {
+		struct kept_counts *kept = container_of(m, struct kept_counts, in_counts);
 
-		if (kept->slot != c->slot)
-			continue;
-		if (readable && kept->uid == c->uid && kept->cookie == cookie)
+		if (readable && kept->uid == c->uid && kept->cookie == s.header.cookie)
 			drop(kept);
 		else
-			merge(c->daemon, kept);
+			merge(c->daemon, kept, c->slot);
 	}
 }
 
@@ -159,78 +225,166 @@ static void keep(struct client *c, uint64_t cookie, const char device[CTL_DEVICE
 	if (!kept)
 		return;
 	kept->uid = c->uid;
-	kept->slot = c->slot;
 	kept->cookie = cookie;
 	memcpy(kept->device, device, sizeof(kept->device));
 	memcpy(kept->counts, counts, sizeof(kept->counts));
-	list_add_tail(&c->daemon->kept_counts, &kept->in_daemon);
+	list_add_tail(&c->daemon->counts.of_slot[c->slot], &kept->in_counts);
 	if (ended)
-		merge(c->daemon, kept);
+		merge(c->daemon, kept, c->slot);
+}
+
+static void forget_sum(struct counts_sum *sum)
+{
+	list_del(&sum->in_counts);
+	sum->observer->sum = NULL;
+	free(sum);
 }
 
 void counts_on_death(struct client *c)
 {
-	struct arena_device devices[ARENA_DEVICES];
 	bool ended = client_has_ended(c);
-	uint64_t cookie;
+	struct snapshot s;
 
-	if (!c->slot || !read_devices(c->arena->fd, devices, &cookie))
+	if (c->sum)
+		forget_sum(c->sum);
+	if (!c->slot || !read_devices(c->arena->fd, &s) || !read_counted(c->arena->fd, &s))
 		return;
 	for (uint32_t i = 0; i < ARENA_DEVICES; i++) {
 		uint64_t counts[CTL_COUNTS] = { 0 };
 
-		if (!devices[i].name[0])
+		if (find_device(&s, s.devices[i].name) != i)
 			continue;
-		add_device(c->arena->fd, i, counts);
+		add_device(&s, i, counts);
 		if (!is_zero(counts))
-			keep(c, cookie, devices[i].name, counts, ended);
+			keep(c, s.header.cookie, s.devices[i].name, counts, ended);
 	}
 }
 
-static void add_process(const struct client *c, const char device[CTL_DEVICE_BYTES],
-			uint64_t to[CTL_COUNTS])
+static void add_process(struct counts_sum *sum, const struct client *process)
 {
-	struct arena_device devices[ARENA_DEVICES];
-	uint64_t cookie;
+	struct snapshot s;
+	uint32_t device;
 
-	if (!read_devices(c->arena->fd, devices, &cookie))
+	if (!read_devices(process->arena->fd, &s))
 		return;
-	for (uint32_t i = 0; i < ARENA_DEVICES; i++)
-		if (devices[i].name[0] && is_of_device(devices[i].name, device))
-			add_device(c->arena->fd, i, to);
+	device = find_device(&s, sum->device);
+	if (device < ARENA_DEVICES && read_counted(process->arena->fd, &s))
+		add_device(&s, device, sum->counts);
 }
 
-void counts_sum(const struct client *observer, const char device[CTL_DEVICE_BYTES],
-		uint64_t out[CTL_COUNTS])
+/* Whether one more arena may be read before the next refill. */
+static bool take_read(struct daemon *d)
 {
-	const struct daemon *d = observer->daemon;
-	const struct list *m;
+	if (!d->counts.reads_left)
+		return false;
+	if (d->counts.reads_left-- == COUNTS_READS)
+		loop_timer_arm(&d->loop, &d->counts.refill, REFILL_MS);
+	return true;
+}
 
-	memset(out, 0, CTL_COUNTS * sizeof(*out));
-	list_for_each(m, &d->kept_counts) {
-		const struct kept_counts *kept = container_of(m, struct kept_counts, in_daemon);
+/* Adds slot by slot. False: it is not through, and goes on after the next refill. */
+static bool advance(struct counts_sum *sum)
+{
+	struct daemon *d = sum->observer->daemon;
 
-		if (client_sees_user(observer, kept->uid) && is_of_device(kept->device, device))
-			add_counts(kept->counts, out);
+	for (; sum->next <= CTL_SLOT_MAX; sum->next++) {
+		/* also one that is being disconnected: its counts are not kept yet */
+		const struct client *process = d->by_slot[sum->next];
+
+		if (process && client_sees(sum->observer, process)) {
+			if (!take_read(d))
+				return false;
+			add_process(sum, process);
+		}
+		add_all_kept(sum, &d->counts.of_slot[sum->next]);
 	}
-	/* also those that are being disconnected: their counts are not kept yet */
-	for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++)
-		if (d->by_slot[slot] && client_sees(observer, d->by_slot[slot]))
-			add_process(d->by_slot[slot], device, out);
+	return true;
+}
+
+static void answer(struct counts_sum *sum)
+{
+	struct ctl_counters_reply reply = {
+		.header = { .type = CTL_COUNTERS_REPLY, .seq = sum->seq },
+	};
+	struct client *observer = sum->observer;
+
+	memcpy(reply.counts, sum->counts, sizeof(reply.counts));
+	forget_sum(sum);
+	client_post(observer, &reply, sizeof(reply), NULL, 0);
+}
+
+/* Those that wait take turns: a user with few processes does not wait for one with many. */
+static void on_refill(struct loop_timer *timer)
+{
+	struct counts *counts = container_of(timer, struct counts, refill);
+
+	counts->reads_left = COUNTS_READS;
+	while (!list_empty(&counts->sums)) {
+		struct counts_sum *sum =
+			container_of(counts->sums.next, struct counts_sum, in_counts);
+
+		if (advance(sum)) {
+			answer(sum);
+			continue;
+		}
+		list_del(&sum->in_counts);
+		list_add_tail(&counts->sums, &sum->in_counts);
+		return;
+	}
 }
 
 void counts_on_counters(struct client *c, struct fdmsg *m)
 {
-	struct ctl_counters_reply reply = {
-		.header = { .type = CTL_COUNTERS_REPLY, .seq = m->body.header.seq },
-	};
+	struct daemon *d = c->daemon;
+	struct counts_sum *sum = c->sum ? NULL : calloc(1, sizeof(*sum));
 
-	counts_sum(c, m->body.counters.device, reply.counts);
-	client_post(c, &reply, sizeof(reply), NULL, 0);
+	if (!sum) {
+		client_disconnect(c, c->sum ? "it asked for counters while it waited for some"
+					    : "no memory for its counters");
+		return;
+	}
+	sum->observer = c;
+	sum->seq = m->body.header.seq;
+	memcpy(sum->device, m->body.counters.device, sizeof(sum->device));
+	sum->next = 1;
+	c->sum = sum;
+	list_add_tail(&d->counts.sums, &sum->in_counts);
+	if (c->uid)
+		add_all_kept(sum, bucket_of(d, c->uid));
+	for (unsigned i = 0; !c->uid && i < COUNTS_BUCKETS; i++)
+		add_all_kept(sum, &d->counts.of_user[i]);
+	if (advance(sum))
+		answer(sum);
+}
+
+void counts_init(struct daemon *d)
+{
+	struct counts *counts = &d->counts;
+
+	for (unsigned i = 0; i <= CTL_SLOT_MAX; i++)
+		list_init(&counts->of_slot[i]);
+	for (unsigned i = 0; i < COUNTS_BUCKETS; i++)
+		list_init(&counts->of_user[i]);
+	list_init(&counts->sums);
+	counts->of_user_count = 0;
+	counts->reads_left = COUNTS_READS;
+	loop_timer_init(&counts->refill, on_refill);
 }
 
 void counts_forget(struct daemon *d)
 {
-	while (!list_empty(&d->kept_counts))
-		drop(container_of(d->kept_counts.next, struct kept_counts, in_daemon));
+	struct counts *counts = &d->counts;
+
+	loop_timer_disarm(&counts->refill);
+	while (!list_empty(&counts->sums)) {
+		struct counts_sum *sum =
+			container_of(counts->sums.next, struct counts_sum, in_counts);
+
+		list_del(&sum->in_counts); /* its observer is no more */
+		free(sum);
+	}
+	for (unsigned i = 0; i <= CTL_SLOT_MAX; i++)
+		drop_all(&counts->of_slot[i]);
+	for (unsigned i = 0; i < COUNTS_BUCKETS; i++)
+		drop_all(&counts->of_user[i]);
 }

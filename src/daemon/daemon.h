@@ -38,6 +38,18 @@ struct ended_port {
 
 #define ENDED_PORTS 64
 
+#define COUNTS_BUCKETS 64
+
+/* daemon/counts.h */
+struct counts {
+	struct list of_slot[CTL_SLOT_MAX + 1]; /* of processes that may come back */
+	struct list of_user[COUNTS_BUCKETS];   /* of those that do not; by uid */
+	unsigned of_user_count;		       /* in all buckets */
+	struct list sums;		       /* that are under way */
+	unsigned reads_left;		       /* of arenas, until it expires: */
+	struct loop_timer refill;
+};
+
 struct daemon {
 	enum daemon_scope scope;
 	uid_t uid;		     /* its own; a DAEMON_OF_USER serves only this user */
@@ -55,8 +67,8 @@ struct daemon {
 	struct list disconnecting; /* to be freed at the end of this turn */
 	struct client *by_slot[CTL_SLOT_MAX + 1];
 	uint64_t slot_uids[CTL_SLOT_MAX + 1]; /* last user, plus 1; 0: none yet (daemon/slots.h) */
-	struct list kept_counts;	      /* daemon/counts.h */
-	struct list memberships;	      /* of all multicast groups */
+	struct counts counts;
+	struct list memberships; /* of all multicast groups */
 	struct list port_groups;
 	unsigned port_group_count;
 	struct ended_port ended_ports[ENDED_PORTS]; /* the last ones; daemon/ports.h */

@@ -60,7 +60,7 @@ static int init_core(struct daemon *d, enum daemon_scope scope)
 	d->hooks = &hooks;
 	list_init(&d->clients);
 	list_init(&d->disconnecting);
-	list_init(&d->kept_counts);
+	counts_init(d);
 	list_init(&d->memberships);
 	list_init(&d->port_groups);
 	idle_exit_init(&d->idle_exit, &d->loop, scope == DAEMON_OF_SYSTEM);

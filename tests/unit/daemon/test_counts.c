@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* What processes have counted, while they live and after they have ended. */
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -22,6 +24,7 @@
 
 static struct daemon d;
 static unsigned cookies;
+static unsigned reads; /* of arenas */
 
 struct process {
 	struct client client;
@@ -29,22 +32,33 @@ struct process {
 	void *arena;
 };
 
-static struct client observer(uid_t uid)
+ssize_t __real_pread64(int fd, void *bytes, size_t size, off_t offset);
+ssize_t __wrap_pread64(int fd, void *bytes, size_t size, off_t offset);
+ssize_t __wrap_pread64(int fd, void *bytes, size_t size, off_t offset)
 {
-	return (struct client){ .daemon = &d, .uid = uid, .role = CLIENT_OBSERVER };
+	reads++;
+	return __real_pread64(fd, bytes, size, offset);
 }
+
+struct observer {
+	struct client client;
+	int end;
+};
 
 static int setup(void **state)
 {
 	memset(&d, 0, sizeof(d));
-	list_init(&d.kept_counts);
+	list_init(&d.clients);
+	list_init(&d.disconnecting);
+	assert_int_equal(loop_init(&d.loop), 0);
+	counts_init(&d);
 	return 0;
 }
 
 static int teardown(void **state)
 {
 	counts_forget(&d);
-	assert_true(list_empty(&d.kept_counts));
+	loop_fini(&d.loop);
 	return 0;
 }
 
@@ -112,15 +126,54 @@ static void end(struct process *p)
 	close(p->client.pid_fd);
 }
 
-static void assert_counts(uid_t uid, const char *name, uint64_t n)
+static void observe(struct observer *o, uid_t uid)
 {
-	struct client looks = observer(uid);
-	char device[CTL_DEVICE_BYTES] = "";
-	uint64_t out[CTL_COUNTS];
+	int pair[2];
 
-	snprintf(device, sizeof(device), "%s", name);
-	memset(out, 0xff, sizeof(out));
-	counts_sum(&looks, device, out);
+	assert_int_equal(
+		socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair), 0);
+	o->end = pair[0];
+	o->client = (struct client){
+		.daemon = &d, .uid = uid, .role = CLIENT_OBSERVER, .sock = pair[1], .pid_fd = -1
+	};
+	send_queue_init(&o->client.send_queue);
+	list_add_tail(&d.clients, &o->client.in_daemon);
+}
+
+static void leave(struct observer *o)
+{
+	counts_on_death(&o->client);
+	list_del(&o->client.in_daemon);
+	close(o->client.sock);
+	close(o->end);
+}
+
+static void ask(struct observer *o, const char *name)
+{
+	struct fdmsg m = { .body.counters.header = { CTL_COUNTERS, 77 } };
+
+	snprintf(m.body.counters.device, CTL_DEVICE_BYTES, "%s", name);
+	counts_on_counters(&o->client, &m);
+}
+
+/* False: there is no answer yet. */
+static bool is_answered(struct observer *o, uint64_t out[CTL_COUNTS])
+{
+	struct fdmsg m;
+	int rc = fdmsg_recv(o->end, &m);
+
+	if (rc == -EAGAIN)
+		return false;
+	assert_int_equal(rc, 0);
+	assert_int_equal(m.len, sizeof(m.body.counters_reply));
+	assert_int_equal(m.body.header.type, CTL_COUNTERS_REPLY);
+	assert_int_equal(m.body.header.seq, 77);
+	memcpy(out, m.body.counters_reply.counts, sizeof(m.body.counters_reply.counts));
+	return true;
+}
+
+static void assert_is(const uint64_t out[CTL_COUNTS], uint64_t n)
+{
 	assert_int_equal(out[CTL_EVENT + COUNTER_NAKS_SENT], n);
 	assert_int_equal(out[CTL_EVENT + COUNTER_NAKS_RECEIVED], 0);
 	assert_int_equal(out[CTL_SENT_UNICAST], n);
@@ -129,6 +182,25 @@ static void assert_counts(uid_t uid, const char *name, uint64_t n)
 	assert_int_equal(out[CTL_RECEIVED_UNICAST], 3 * n);
 	assert_int_equal(out[CTL_RECEIVED_BYTES], 300 * n);
 	assert_int_equal(out[CTL_RECEIVED_MULTICAST], 4 * n);
+}
+
+static void assert_answer(struct observer *o, uint64_t n)
+{
+	uint64_t out[CTL_COUNTS];
+
+	while (!is_answered(o, out))
+		loop_turn(&d.loop);
+	assert_is(out, n);
+}
+
+static void assert_counts(uid_t uid, const char *name, uint64_t n)
+{
+	struct observer looks;
+
+	observe(&looks, uid);
+	ask(&looks, name);
+	assert_answer(&looks, n);
+	leave(&looks);
 }
 
 /* Two devices of one process, one of them in two entries, and the same device in another process.
@@ -194,7 +266,7 @@ static void counts_of_ended_processes_stay(void **state)
 		end(&p);
 	}
 	/* as one entry for all, once the slot is another's */
-	assert_ptr_equal(d.kept_counts.next->next, &d.kept_counts);
+	assert_ptr_equal(d.counts.of_user[7].next->next, &d.counts.of_user[7]);
 }
 
 /* It is cut off, counts on, and returns with the same arena: nothing is there twice. */
@@ -236,7 +308,8 @@ static void what_is_no_arena_counts_nothing(void **state)
 	lose(&too_short, true);
 	lose(&none, false);
 	assert_counts(7, ETH, 0);
-	assert_true(list_empty(&d.kept_counts));
+	assert_true(list_empty(&d.counts.of_slot[3]));
+	assert_int_equal(d.counts.of_user_count, 0);
 	end(&other_version);
 	end(&too_short);
 	end(&none);
@@ -266,6 +339,142 @@ static void names_are_bounded_by_user(void **state)
 	end(&p);
 }
 
+/* No honest arena has a name twice: the first one counts, and is read once. */
+static void a_name_counts_once_of_an_arena(void **state)
+{
+	struct process p;
+
+	begin(&p, 7, 1);
+	for (uint32_t i = 0; i < ARENA_DEVICES; i++)
+		name_device(&p, i, ETH);
+	for (uint32_t i = 0; i < ARENA_TRAFFIC; i++)
+		count(&p, i % ARENA_DEVICES, i, 1);
+	reads = 0;
+	assert_counts(7, ETH, ARENA_TRAFFIC / ARENA_DEVICES);
+	assert_in_range(reads, 1, 3);
+	lose(&p, true);
+	assert_counts(7, ETH, ARENA_TRAFFIC / ARENA_DEVICES);
+	end(&p);
+}
+
+/* One arena stands for those of many processes. */
+static void fill_slots(struct process *p, unsigned from, unsigned to)
+{
+	for (unsigned i = from; i <= to; i++)
+		d.by_slot[i] = &p->client;
+}
+
+/* Two observers ask for what many processes have counted, a third for that of one. */
+static void sums_take_turns(void **state)
+{
+	enum { MANY = 3 * COUNTS_READS };
+	struct observer first, second, small;
+	struct process of_many, one;
+	uint64_t out[CTL_COUNTS];
+
+	begin(&of_many, 7, 1);
+	begin(&one, 8, MANY + 1);
+	name_device(&of_many, 0, ETH);
+	name_device(&one, 0, ETH);
+	count(&of_many, 0, 0, 2);
+	count(&one, 0, 0, 5);
+	fill_slots(&of_many, 1, MANY);
+	observe(&first, 7);
+	observe(&second, 7);
+	observe(&small, 8);
+	reads = 0;
+	ask(&first, ETH);
+	ask(&second, ETH);
+	ask(&small, ETH);
+	assert_in_range(reads, 1, 3 * COUNTS_READS);
+	while (!is_answered(&small, out)) {
+		assert_false(is_answered(&first, out));
+		assert_false(is_answered(&second, out));
+		reads = 0;
+		loop_turn(&d.loop);
+		assert_in_range(reads, 0, 3 * COUNTS_READS);
+	}
+	assert_is(out, 5);
+	assert_false(is_answered(&first, out));
+	assert_answer(&first, 2 * MANY);
+	assert_answer(&second, 2 * MANY);
+	leave(&first);
+	leave(&second);
+	leave(&small);
+	end(&of_many);
+	end(&one);
+}
+
+/* A sum is under way: it has been at the first slots, not at the last ones. */
+static void what_ends_during_a_sum_counts_once(void **state)
+{
+	enum { LAST = COUNTS_READS + 5 };
+	struct process first, last, filler, gone, newcomer;
+	struct observer looks;
+
+	begin(&first, 7, 1);
+	begin(&filler, 8, 2);
+	begin(&last, 7, LAST);
+	begin(&gone, 7, LAST + 1);
+	name_device(&first, 0, ETH);
+	name_device(&last, 0, ETH);
+	name_device(&gone, 0, ETH);
+	count(&first, 0, 0, 1);
+	count(&last, 0, 0, 10);
+	count(&gone, 0, 0, 100);
+	filler.client.uid = 7;
+	fill_slots(&filler, 2, LAST - 1);
+	lose(&gone, false);
+	observe(&looks, 7);
+	ask(&looks, ETH);
+	lose(&first, true);
+	lose(&last, true);
+	begin(&newcomer, 7, LAST + 1);
+	name_device(&newcomer, 0, ETH);
+	count(&newcomer, 0, 0, 1000);
+	assert_answer(&looks, 1111);
+	ask(&looks, ETH);
+	assert_answer(&looks, 1111);
+	leave(&looks);
+	end(&first);
+	end(&last);
+	end(&filler);
+	end(&gone);
+	end(&newcomer);
+}
+
+static void who_asks_while_it_waits_is_cut_off(void **state)
+{
+	struct observer leaves, hurries, patient;
+	uint64_t out[CTL_COUNTS];
+	struct process p;
+
+	begin(&p, 7, 1);
+	name_device(&p, 0, ETH);
+	count(&p, 0, 0, 1);
+	fill_slots(&p, 1, CTL_SLOT_MAX);
+	observe(&leaves, 7);
+	observe(&hurries, 7);
+	observe(&patient, 7);
+	ask(&leaves, ETH);
+	ask(&hurries, ETH);
+	ask(&patient, ETH);
+	leave(&leaves);
+	assert_null(leaves.client.sum);
+	ask(&hurries, ETH);
+	assert_true(hurries.client.disconnecting);
+	counts_on_death(&hurries.client);
+	assert_answer(&patient, CTL_SLOT_MAX);
+	assert_false(patient.client.disconnecting);
+	assert_false(is_answered(&hurries, out));
+	ask(&patient, ETH); /* the daemon ends */
+	counts_forget(&d);
+	patient.client.sum = NULL;
+	leave(&hurries);
+	leave(&patient);
+	end(&p);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -277,6 +486,10 @@ int main(void)
 		TEST(a_process_that_returns_brings_its_counts),
 		TEST(what_is_no_arena_counts_nothing),
 		TEST(names_are_bounded_by_user),
+		TEST(a_name_counts_once_of_an_arena),
+		TEST(sums_take_turns),
+		TEST(what_ends_during_a_sum_counts_once),
+		TEST(who_asks_while_it_waits_is_cut_off),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
