@@ -40,13 +40,16 @@ static int dial_name(const struct sockname_space *space, const struct sockname *
 
 	if (sock < 0) {
 		rc = -errno;
-		snprintf(why, why_len, "no socket for verbatimd: %s", strerror(-rc));
+		if (why_len)
+			snprintf(why, why_len, "no socket for verbatimd: %s", strerror(-rc));
 		return rc;
 	}
 	if (connect(sock, (const struct sockaddr *)&name->addr, name->len) < 0) {
 		rc = errno == EINTR ? -EAGAIN : -errno;
-		snprintf(why, why_len, "verbatimd cannot be reached at %s%s: %s",
-			 is_abstract ? "@" : "", name->addr.sun_path + is_abstract, strerror(-rc));
+		if (why_len)
+			snprintf(why, why_len, "verbatimd cannot be reached at %s%s: %s",
+				 is_abstract ? "@" : "", name->addr.sun_path + is_abstract,
+				 strerror(-rc));
 	} else {
 		rc = check_owner(sock, space, name, why, why_len);
 	}

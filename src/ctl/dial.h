@@ -23,7 +23,8 @@ enum dial_which {
 /*
  * Tries once. *sock: non-blocking, close-on-exec, the caller's to close. *reached says which daemon
  * it is. 0; -ECONNREFUSED: none runs; -EAGAIN: it runs, and is too busy to accept; -EPERM: its name
- * is held by another user's process; -errno.
+ * is held by another user's process; -errno. why_len 0: nobody reads why (strerror may load a
+ * translation).
  */
 int dial_running(enum dial_which which, int *sock, enum dial_which *reached, char *why,
 		 size_t why_len);

@@ -11,7 +11,8 @@
 #include "ctl/dial.h"
 #include "ctl/fdmsg.h"
 
-#define OBSERVE_MS 2000
+#define OBSERVE_MS  2000
+#define COUNTERS_MS 200 /* of all daemons: a program waits in open() */
 
 struct observer {
 	int sock;
@@ -128,23 +129,54 @@ static int ask_counters(struct observer *o)
 	return 0;
 }
 
-static int observe_daemon(enum dial_which which, struct observer *o, char *why, size_t why_len)
+/* *welcomed: the daemon has served an observer before it fails. */
+static int ask_daemon(enum dial_which which, struct observer *o, bool *welcomed, char *why,
+		      size_t why_len)
 {
 	enum dial_which reached;
 	int rc = dial_running(which, &o->sock, &reached, why, why_len);
 
+	*welcomed = false;
 	if (rc)
 		return rc;
-	o->deadline_ns = deadline_in_ms(OBSERVE_MS);
+	if (o->what != CTL_COUNTERS)
+		o->deadline_ns = deadline_in_ms(OBSERVE_MS);
 	rc = send_observe(o);
+	*welcomed = !rc;
 	if (!rc)
 		rc = o->what == CTL_COUNTERS ? ask_counters(o) : list_all(o);
-	if (rc)
+	if (rc && why_len)
 		snprintf(why, why_len, "verbatimd (pid %d) cannot be asked: %s", (int)o->daemon_pid,
 			 strerror(-rc));
 	close(o->sock);
+	return rc;
+}
+
+static bool is_hang_up(int rc)
+{
+	return rc == -ECONNRESET || rc == -EPIPE;
+}
+
+static int observe_daemon(enum dial_which which, struct observer *o, char *why, size_t why_len)
+{
+	bool welcomed;
+	int rc = ask_daemon(which, o, &welcomed, why, why_len);
+
+	/*
+	 * A daemon of before CTL_COUNTERS hangs up on it, as one does that ends. That one is not
+	 * there any more.
+	 */
+	if (o->what == CTL_COUNTERS && welcomed && is_hang_up(rc)) {
+		rc = ask_daemon(which, o, &welcomed, why, why_len);
+		if (welcomed && is_hang_up(rc)) {
+			snprintf(why, why_len,
+				 "verbatimd (pid %d) is an older one, which tells no counters",
+				 (int)o->daemon_pid);
+			return -EOPNOTSUPP;
+		}
+	}
 	/* The daemon ended during the exchange: then none runs. */
-	return rc == -ECONNRESET || rc == -EPIPE ? -ECONNREFUSED : rc;
+	return is_hang_up(rc) ? -ECONNREFUSED : rc;
 }
 
 static int observe(struct observer *o, char *why, size_t why_len)
@@ -179,5 +211,6 @@ int observe_counters(const char *device, uint64_t out[CTL_COUNTS], char *why, si
 	struct observer o = { .what = CTL_COUNTERS, .device = device, .counts = out };
 
 	memset(out, 0, CTL_COUNTS * sizeof(*out));
+	o.deadline_ns = deadline_in_ms(COUNTERS_MS);
 	return observe(&o, why, why_len);
 }

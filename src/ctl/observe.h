@@ -6,7 +6,7 @@
  * In:  the daemons that run: the system's and the user's own; none is started or kept alive.
  * Out: one call per process, in slot order; or one per listener; or sums.
  *
- * Any thread. Blocks for 2 s at most per daemon.
+ * Any thread. Blocks for 2 s at most per daemon; for counters, for 0.2 s in all.
  */
 #ifndef CTL_OBSERVE_H
 #define CTL_OBSERVE_H
@@ -49,7 +49,8 @@ int observe_listeners(void (*each)(const struct observe_listener *, void *arg), 
 /*
  * What was counted of a device by this user's processes (for root by all at the system's daemon),
  * also by those that have ended since the daemon began, by enum ctl_count. 0; -ECONNREFUSED: no
- * daemon runs, so all is 0; otherwise -errno and a sentence. `out` is 0 where it is not known.
+ * daemon runs, so all is 0; -EOPNOTSUPP: one runs that is older and cannot tell; otherwise -errno
+ * and a sentence, or why_len is 0. `out` is 0 where it is not known.
  */
 int observe_counters(const char *device, uint64_t out[CTL_COUNTS], char *why, size_t why_len);
 
