@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "preload/tree.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -38,6 +39,8 @@ struct pattern {
  * The files of counters/ have the names of Linux's ABI, those of hw_counters/ the names of mlx5 and
  * of soft-RoCE: some are there twice. What is not counted has no file.
  */
+static_assert(COUNTERS_LIFESPAN_MS == 10, "the text of lifespan");
+
 #define COUNTERS    PORT "/counters"
 #define HW_COUNTERS PORT "/hw_counters"
 
@@ -112,7 +115,7 @@ static const struct pattern patterns[] = {
 	{ COUNTERS "/unicast_xmit_packets", NODE_FILE, COUNT(CTL_SENT_UNICAST) },
 	{ HW_COUNTERS, NODE_DIRECTORY },
 	{ HW_COUNTERS "/duplicate_request", NODE_FILE, EVENT(DUPLICATE_REQUEST) },
-	{ HW_COUNTERS "/lifespan", NODE_FILE, .constant = "0\n" }, /* ms that a value may be old */
+	{ HW_COUNTERS "/lifespan", NODE_FILE, .constant = "10\n" }, /* ms that a value may be old */
 	{ HW_COUNTERS "/link_downed", NODE_FILE, text_link_downed },
 	{ HW_COUNTERS "/local_ack_timeout_err", NODE_FILE, EVENT(LOCAL_ACK_TIMEOUT_ERR) },
 	{ HW_COUNTERS "/np_cnp_sent", NODE_FILE, EVENT(NP_CNP_SENT) },

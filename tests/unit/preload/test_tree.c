@@ -7,11 +7,13 @@
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/counter.h"
+#include "preload/counters.h"
 #include "preload/tree.h"
 #include "verbatimd.h"
 
@@ -34,7 +36,8 @@ static struct interface interfaces[] = {
 static const struct view two = { .devices = interfaces, .count = 2 };
 static const struct view none = { .devices = interfaces, .count = 0 };
 
-#define PORT "/sys/devices/verbatim/vrb_eth7/infiniband/vrb_eth7/ports/1"
+#define PORT	"/sys/devices/verbatim/vrb_eth7/infiniband/vrb_eth7/ports/1"
+#define LO_PORT "/sys/devices/verbatim/vrb_lo/infiniband/vrb_lo/ports/1"
 
 static void texts(void **state)
 {
@@ -85,9 +88,17 @@ static void empty_gid_has_no_attributes(void **state)
 	assert_int_equal(tree_text(&two, &node, text, sizeof(text)), -EINVAL);
 }
 
+static void pass_ms(uint64_t ms)
+{
+	verbatimd_now_ns += ms * 1000000;
+}
+
+/* Once the answer to the last question is too old. */
 static void find_text(const char *path, char text[TREE_TEXT_MAX])
 {
 	struct node node;
+
+	pass_ms(COUNTERS_LIFESPAN_MS);
 
 	assert_true(tree_find(&two, path, &node));
 	assert_true(tree_text(&two, &node, text, TREE_TEXT_MAX) > 0);
@@ -153,7 +164,7 @@ static void a_stat_of_a_counter_asks_nobody(void **state)
 	assert_int_equal(tree_size(&two, &node), TREE_COUNTER_SIZE);
 	assert_int_equal(verbatimd_asked, 0);
 	assert_true(tree_find(&two, PORT "/hw_counters/lifespan", &node));
-	assert_int_equal(tree_size(&two, &node), 2);
+	assert_int_equal(tree_size(&two, &node), 3);
 }
 
 /* No daemon: nobody has counted. One that does not answer: not known. */
@@ -167,9 +178,96 @@ static void counters_without_verbatimd(void **state)
 	find_text(PORT "/counters/port_xmit_packets", text);
 	assert_string_equal(text, "0\n");
 	verbatimd_error = -ETIMEDOUT;
+	pass_ms(COUNTERS_LIFESPAN_MS);
 	assert_true(tree_find(&two, PORT "/counters/port_xmit_packets", &node));
-	assert_int_equal(tree_text(&two, &node, text, sizeof(text)), -ETIMEDOUT);
+	assert_int_equal(tree_text(&two, &node, text, sizeof(text)), -EIO);
 	verbatimd_error = 0;
+	pass_ms(COUNTERS_FAILURE_MS);
+}
+
+/* What a file has now: the number, or -errno. */
+static int number_at(const char *path)
+{
+	char text[TREE_TEXT_MAX];
+	struct node node;
+	int rc;
+
+	assert_true(tree_find(&two, path, &node));
+	rc = tree_text(&two, &node, text, sizeof(text));
+	return rc < 0 ? rc : atoi(text);
+}
+
+/* All files of a device have one answer, for as long as lifespan says. */
+static void one_question_is_for_all_files(void **state)
+{
+	char text[TREE_TEXT_MAX];
+
+	memset(verbatimd_counts, 0, sizeof(verbatimd_counts));
+	verbatimd_counts[CTL_SENT_UNICAST] = verbatimd_counts[CTL_RECEIVED_UNICAST] = 7;
+	find_text(PORT "/counters/unicast_xmit_packets", text);
+	verbatimd_asked = 0;
+	verbatimd_counts[CTL_SENT_UNICAST] = verbatimd_counts[CTL_RECEIVED_UNICAST] = 8;
+	pass_ms(COUNTERS_LIFESPAN_MS - 1);
+	assert_int_equal(number_at(PORT "/counters/unicast_xmit_packets"), 7);
+	assert_int_equal(number_at(PORT "/counters/unicast_rcv_packets"), 7);
+	assert_int_equal(verbatimd_asked, 0);
+	assert_int_equal(number_at(LO_PORT "/counters/unicast_rcv_packets"), 8);
+	assert_int_equal(number_at(PORT "/counters/unicast_xmit_packets"), 7);
+	assert_int_equal(verbatimd_asked, 1);
+	pass_ms(1);
+	assert_int_equal(number_at(PORT "/counters/unicast_rcv_packets"), 8);
+	assert_int_equal(verbatimd_asked, 2);
+}
+
+/* A program that reads them all does not wait for each. */
+static void a_failure_is_remembered(void **state)
+{
+	pass_ms(COUNTERS_LIFESPAN_MS);
+	verbatimd_error = -EAGAIN;
+	verbatimd_counts[CTL_SENT_UNICAST] = 9;
+	assert_int_equal(number_at(PORT "/counters/unicast_xmit_packets"), -EIO);
+	verbatimd_error = 0;
+	verbatimd_asked = 0;
+	pass_ms(COUNTERS_FAILURE_MS - 1);
+	assert_int_equal(number_at(PORT "/counters/unicast_xmit_packets"), -EIO);
+	assert_int_equal(verbatimd_asked, 0);
+	pass_ms(1);
+	assert_int_equal(number_at(PORT "/counters/unicast_xmit_packets"), 9);
+}
+
+/* That the program has too many open files is told as such, and no answer of verbatimd. */
+static void want_of_descriptors_is_not_remembered(void **state)
+{
+	pass_ms(COUNTERS_LIFESPAN_MS);
+	verbatimd_error = -EMFILE;
+	assert_int_equal(number_at(PORT "/counters/unicast_xmit_packets"), -EMFILE);
+	verbatimd_error = 0;
+	assert_int_equal(number_at(PORT "/counters/unicast_xmit_packets"), 9);
+}
+
+/* More of them than there is room for: each is asked for by its name. */
+static void many_devices_are_not_confused(void **state)
+{
+	static struct interface many[40];
+	struct view view = { .devices = many, .count = 40 };
+	char path[TREE_PATH_MAX], text[TREE_TEXT_MAX];
+	struct node node;
+
+	pass_ms(COUNTERS_LIFESPAN_MS);
+	for (unsigned round = 0; round < 2; round++) {
+		for (int i = 0; i < 40; i++) {
+			snprintf(many[i].name, sizeof(many[i].name), "eth%d", i);
+			snprintf(path, sizeof(path),
+				 "/sys/devices/verbatim/vrb_eth%d/infiniband/vrb_eth%d/ports/1/"
+				 "counters/unicast_xmit_packets",
+				 i, i);
+			assert_true(tree_find(&view, path, &node));
+			verbatimd_counts[CTL_SENT_UNICAST] = (uint64_t)i;
+			pass_ms(i % 3);
+			assert_true(tree_text(&view, &node, text, sizeof(text)) > 0);
+			assert_int_equal(atoi(text), i);
+		}
+	}
 }
 
 static int see_no_counters(void *context, const char *name, enum node_kind kind)
@@ -333,6 +431,10 @@ int main(void)
 		cmocka_unit_test(counters),
 		cmocka_unit_test(a_stat_of_a_counter_asks_nobody),
 		cmocka_unit_test(counters_without_verbatimd),
+		cmocka_unit_test(one_question_is_for_all_files),
+		cmocka_unit_test(a_failure_is_remembered),
+		cmocka_unit_test(want_of_descriptors_is_not_remembered),
+		cmocka_unit_test(many_devices_are_not_confused),
 		cmocka_unit_test(an_rnic_has_no_counters),
 		cmocka_unit_test(infiniband),
 		cmocka_unit_test(what_is_not_there),
