@@ -66,7 +66,10 @@ void udp_loop_multicast(struct wire_port *port)
 
 void udp_count_in(struct wire_port *port, struct arena_traffic *traffic)
 {
+	uint32_t device = atomic_load_explicit(&traffic->device, memory_order_relaxed);
+
 	port->traffic = traffic;
+	port->device = device <= ARENA_DEVICES ? device : 0;
 }
 
 void udp_enable_hop_limits(struct wire_port *port)

@@ -73,6 +73,7 @@ struct wire_port {
 	 * taken anyway.
 	 */
 	struct arena_traffic *traffic;
+	uint32_t device; /* of that entry, read once: a peer may be able to write there; 0: none */
 	struct arena_traffic uncounted;
 
 	/* Guards the list of free scratches; held for a few instructions. */

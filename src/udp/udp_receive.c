@@ -166,10 +166,8 @@ static void count(struct wire_port *port, size_t length)
 /* Of the port's device, if that has an entry in the arena. */
 static void count_damaged(const struct wire_port *port)
 {
-	uint32_t device = atomic_load_explicit(&port->traffic->device, memory_order_relaxed);
-
-	if (device)
-		counter_add_of_device(device - 1, COUNTER_RX_ICRC_ENCAPSULATED);
+	if (port->device)
+		counter_add_of_device(port->device - 1, COUNTER_RX_ICRC_ENCAPSULATED);
 	else
 		counter_add(COUNTER_RX_ICRC_ENCAPSULATED);
 }

@@ -246,18 +246,29 @@ static void multicast_counts_as_such(void **state)
 	udp_close(to.port);
 }
 
-/* The first of two packets: it counts for its port's device, not as received. */
+/* They count for their port's device, whatever a peer writes to its entry later, not as received.
+ */
 static void damaged_packets_count_for_the_device(void **state)
 {
 	static _Alignas(64) uint8_t arena[ARENA_TRAFFIC_OFFSET];
 	uint32_t of_device = arena_device_counters(DEVICE) + COUNTER_RX_ICRC_ENCAPSULATED;
+	static const struct {
+		uint32_t device, later;
+	} rows[] = {
+		{ 0, DEVICE + 1 },
+		{ DEVICE + 1, UINT32_MAX },
+		{ DEVICE + 1, 0 },
+		{ ARENA_DEVICES + 1, 0 }, /* there is none */
+	};
 	struct end from, to;
 
 	counter_init(arena);
 	end_init(&from, 0);
 	end_init(&to, 1);
-	for (unsigned i = 0; i < 2; i++) {
-		to.traffic.device = i ? DEVICE + 1 : 0;
+	for (unsigned i = 0; i < 4; i++) {
+		to.traffic.device = rows[i].device;
+		udp_count_in(to.port, &to.traffic);
+		to.traffic.device = rows[i].later;
 		send_burst(&from, 1, 2, 24);
 		network.bytes[13] ^= 1;
 		take(&to);
@@ -265,10 +276,10 @@ static void damaged_packets_count_for_the_device(void **state)
 		seen_by_receiver = NULL;
 		to.traffic.received_unicast = 0;
 	}
-	assert_int_equal(arena_counters(arena)[of_device], 1);
-	assert_int_equal(arena_counters(arena)[COUNTER_RX_ICRC_ENCAPSULATED], 1);
-	assert_int_equal(counter_read(COUNTER_RX_ICRC_ENCAPSULATED), 2);
-	assert_int_equal(to.traffic.received_bytes, 2 * 56);
+	assert_int_equal(arena_counters(arena)[of_device], 2);
+	assert_int_equal(arena_counters(arena)[COUNTER_RX_ICRC_ENCAPSULATED], 2);
+	assert_int_equal(counter_read(COUNTER_RX_ICRC_ENCAPSULATED), 4);
+	assert_int_equal(to.traffic.received_bytes, 4 * 56);
 	udp_close(from.port);
 	udp_close(to.port);
 	counter_init(NULL);
