@@ -99,10 +99,17 @@ def test_shell_tools(runner):
     assert 'No such file' not in output and 'cannot' not in output, output
 
 
-COUNTERS = ('counters/port_xmit_packets', 'counters/port_rcv_packets', 'counters/unicast_xmit_packets',
-            'counters/port_xmit_data', 'counters/port_rcv_data', 'hw_counters/sent_pkts', 'hw_counters/rcvd_pkts')
 ROUNDS = 200
 BYTES = 4096
+COUNTERS = ('counters/port_xmit_packets', 'counters/port_rcv_packets', 'counters/unicast_xmit_packets',
+            'counters/port_xmit_data', 'counters/port_rcv_data', 'hw_counters/sent_pkts', 'hw_counters/rcvd_pkts')
+
+
+def read_counters(runner, *names):
+    """On a busy machine verbatimd may not answer within 0.2 s: then a file does not open."""
+    ask = 'v=$(cat ' + ' '.join(f'{PORT}/{name}' for name in names) + ')'
+    output = runner.run('sh', '-c', f'{{ {ask} || {ask}; }} 2>/dev/null || {ask} && echo "$v"')
+    return [int(line) for line in output.splitlines()]
 
 
 def ping(runner, **options):
@@ -117,7 +124,7 @@ def test_counters(fresh_runner):
     runner = fresh_runner(linger_ms=60000)
 
     def look():
-        return [int(line) for line in cat(runner, *(f'{PORT}/{name}' for name in COUNTERS))]
+        return read_counters(runner, *COUNTERS)
 
     assert look() == [0] * len(COUNTERS)
     ping(runner)  # through shared memory
@@ -140,7 +147,7 @@ def test_counters_of_loss(fresh_runner):
     runner = fresh_runner(linger_ms=60000)
     ping(runner, env={'VERBATIM_PATH': 'wire', 'VERBATIM_TEST_LOSS': '0.02'})
     names = ('packet_seq_err', 'rcvd_seq_err', 'out_of_sequence', 'out_of_seq_request', 'retry_exceeded_err')
-    values = [int(line) for line in cat(runner, *(f'{PORT}/hw_counters/{name}' for name in names))]
+    values = read_counters(runner, *(f'hw_counters/{name}' for name in names))
     assert values[0] == values[1] > 0 and values[2] == values[3] > 0 and values[4] == 0, values
     runner.stop_daemons()
 
