@@ -71,7 +71,9 @@ struct client {
 	uint32_t list_type; /* CTL_LIST or CTL_CM_LIST; 0: no list is under way */
 	unsigned list_next; /* the slot, or bucket of cm_space, that is next in it */
 	uint32_t list_seq;
-	struct counts_sum *sum; /* daemon/counts.h; NULL: none is under way */
+	struct counts_sum *sum; /* that it waits for, daemon/counts.h; NULL: for none */
+	struct list in_sum;	/* linked while it waits */
+	uint32_t sum_seq;
 };
 
 /* Calls of the layer above (verbatimd/server.c). */

@@ -23,8 +23,8 @@ struct kept_counts {
 
 struct counts_sum {
 	struct list in_counts;
-	struct client *observer;
-	uint32_t seq;
+	struct list observers; /* of this user, which wait for it: never empty */
+	uid_t uid;
 	char device[CTL_DEVICE_BYTES];
 	/* the slot that is next; what its process and later ones have counted is not added yet */
 	unsigned next;
@@ -133,13 +133,21 @@ static void drop(struct kept_counts *kept)
 
 static void drop_all(struct list *all)
 {
-	while (!list_empty(all))
-		drop(container_of(all->next, struct kept_counts, in_counts));
+	struct list *pos, *after;
+
+	list_for_each_safe(pos, after, all)
+		drop(list_entry(pos, struct kept_counts, in_counts));
+}
+
+/* As client_sees_user of its observers. */
+static bool includes_user(const struct counts_sum *sum, uid_t uid)
+{
+	return sum->uid == uid || sum->uid == 0;
 }
 
 static void add_kept(struct counts_sum *sum, const struct kept_counts *kept)
 {
-	if (client_sees_user(sum->observer, kept->uid) && is_of_device(kept->device, sum->device))
+	if (includes_user(sum, kept->uid) && is_of_device(kept->device, sum->device))
 		add_counts(kept->counts, sum->counts);
 }
 
@@ -233,11 +241,21 @@ static void keep(struct client *c, uint64_t cookie, const char device[CTL_DEVICE
 		merge(c->daemon, kept, c->slot);
 }
 
-static void forget_sum(struct counts_sum *sum)
+static void free_sum(struct counts_sum *sum)
 {
 	list_del(&sum->in_counts);
-	sum->observer->sum = NULL;
 	free(sum);
+}
+
+/* What nobody waits for any more is not summed. */
+static void wait_no_more(struct client *observer)
+{
+	struct counts_sum *sum = observer->sum;
+
+	list_del(&observer->in_sum);
+	observer->sum = NULL;
+	if (list_empty(&sum->observers))
+		free_sum(sum);
 }
 
 void counts_on_death(struct client *c)
@@ -246,7 +264,7 @@ void counts_on_death(struct client *c)
 	struct snapshot s;
 
 	if (c->sum)
-		forget_sum(c->sum);
+		wait_no_more(c);
 	if (!c->slot || !read_devices(c->arena->fd, &s) || !read_counted(c->arena->fd, &s))
 		return;
 	for (uint32_t i = 0; i < ARENA_DEVICES; i++) {
@@ -283,15 +301,13 @@ static bool take_read(struct daemon *d)
 }
 
 /* Adds slot by slot. False: it is not through, and goes on after the next refill. */
-static bool advance(struct counts_sum *sum)
+static bool advance(struct daemon *d, struct counts_sum *sum)
 {
-	struct daemon *d = sum->observer->daemon;
-
 	for (; sum->next <= CTL_SLOT_MAX; sum->next++) {
 		/* also one that is being disconnected: its counts are not kept yet */
 		const struct client *process = d->by_slot[sum->next];
 
-		if (process && client_sees(sum->observer, process)) {
+		if (process && includes_user(sum, process->uid)) {
 			if (!take_read(d))
 				return false;
 			add_process(sum, process);
@@ -303,27 +319,33 @@ static bool advance(struct counts_sum *sum)
 
 static void answer(struct counts_sum *sum)
 {
-	struct ctl_counters_reply reply = {
-		.header = { .type = CTL_COUNTERS_REPLY, .seq = sum->seq },
-	};
-	struct client *observer = sum->observer;
+	struct ctl_counters_reply reply = { .header = { .type = CTL_COUNTERS_REPLY } };
+	struct list *m, *after;
 
 	memcpy(reply.counts, sum->counts, sizeof(reply.counts));
-	forget_sum(sum);
-	client_post(observer, &reply, sizeof(reply), NULL, 0);
+	list_for_each_safe(m, after, &sum->observers) {
+		struct client *observer = container_of(m, struct client, in_sum);
+
+		reply.header.seq = observer->sum_seq;
+		list_del(&observer->in_sum);
+		observer->sum = NULL;
+		client_post(observer, &reply, sizeof(reply), NULL, 0);
+	}
+	free_sum(sum);
 }
 
 /* Those that wait take turns: a user with few processes does not wait for one with many. */
 static void on_refill(struct loop_timer *timer)
 {
 	struct counts *counts = container_of(timer, struct counts, refill);
+	struct daemon *d = container_of(counts, struct daemon, counts);
 
 	counts->reads_left = COUNTS_READS;
 	while (!list_empty(&counts->sums)) {
 		struct counts_sum *sum =
 			container_of(counts->sums.next, struct counts_sum, in_counts);
 
-		if (advance(sum)) {
+		if (advance(d, sum)) {
 			answer(sum);
 			continue;
 		}
@@ -333,27 +355,61 @@ static void on_refill(struct loop_timer *timer)
 	}
 }
 
+/* One that is under way for the same user and device; NULL: none. */
+static struct counts_sum *find_sum(struct daemon *d, uid_t uid, const char device[CTL_DEVICE_BYTES])
+{
+	struct list *m;
+
+	list_for_each(m, &d->counts.sums) {
+		struct counts_sum *sum = container_of(m, struct counts_sum, in_counts);
+
+		if (sum->uid == uid && is_of_device(sum->device, device))
+			return sum;
+	}
+	return NULL;
+}
+
+/* With what is kept of users; NULL: no memory. */
+static struct counts_sum *begin_sum(struct daemon *d, uid_t uid,
+				    const char device[CTL_DEVICE_BYTES])
+{
+	struct counts_sum *sum = calloc(1, sizeof(*sum));
+
+	if (!sum)
+		return NULL;
+	list_init(&sum->observers);
+	sum->uid = uid;
+	memcpy(sum->device, device, sizeof(sum->device));
+	sum->next = 1;
+	list_add_tail(&d->counts.sums, &sum->in_counts);
+	if (uid)
+		add_all_kept(sum, bucket_of(d, uid));
+	for (unsigned i = 0; !uid && i < COUNTS_BUCKETS; i++)
+		add_all_kept(sum, &d->counts.of_user[i]);
+	return sum;
+}
+
 void counts_on_counters(struct client *c, struct fdmsg *m)
 {
+	const char *device = m->body.counters.device;
 	struct daemon *d = c->daemon;
-	struct counts_sum *sum = c->sum ? NULL : calloc(1, sizeof(*sum));
+	struct counts_sum *sum;
 
-	if (!sum) {
-		client_disconnect(c, c->sum ? "it asked for counters while it waited for some"
-					    : "no memory for its counters");
+	if (c->sum) {
+		client_disconnect(c, "it asked for counters while it waited for some");
 		return;
 	}
-	sum->observer = c;
-	sum->seq = m->body.header.seq;
-	memcpy(sum->device, m->body.counters.device, sizeof(sum->device));
-	sum->next = 1;
+	sum = find_sum(d, c->uid, device);
+	if (!sum)
+		sum = begin_sum(d, c->uid, device);
+	if (!sum) {
+		client_disconnect(c, "no memory for its counters");
+		return;
+	}
 	c->sum = sum;
-	list_add_tail(&d->counts.sums, &sum->in_counts);
-	if (c->uid)
-		add_all_kept(sum, bucket_of(d, c->uid));
-	for (unsigned i = 0; !c->uid && i < COUNTS_BUCKETS; i++)
-		add_all_kept(sum, &d->counts.of_user[i]);
-	if (advance(sum))
+	c->sum_seq = m->body.header.seq;
+	list_add_tail(&sum->observers, &c->in_sum);
+	if (advance(d, sum))
 		answer(sum);
 }
 
@@ -374,15 +430,11 @@ void counts_init(struct daemon *d)
 void counts_forget(struct daemon *d)
 {
 	struct counts *counts = &d->counts;
+	struct list *pos, *after;
 
 	loop_timer_disarm(&counts->refill);
-	while (!list_empty(&counts->sums)) {
-		struct counts_sum *sum =
-			container_of(counts->sums.next, struct counts_sum, in_counts);
-
-		list_del(&sum->in_counts); /* its observer is no more */
-		free(sum);
-	}
+	list_for_each_safe(pos, after, &counts->sums) /* their observers are no more */
+		free_sum(list_entry(pos, struct counts_sum, in_counts));
 	for (unsigned i = 0; i <= CTL_SLOT_MAX; i++)
 		drop_all(&counts->of_slot[i]);
 	for (unsigned i = 0; i < COUNTS_BUCKETS; i++)

@@ -15,7 +15,8 @@
  *
  * Whatever is in arenas and whoever asks, the sums of all observers together read COUNTS_READS
  * arenas in a millisecond, by three system calls and 43 KiB each: twice that in a turn of the loop
- * at most. What is left of a sum is added in later turns.
+ * at most. What is left of a sum is added in later turns; who asks for the same meanwhile gets the
+ * same answer.
  *
  * Owner: the daemon's one thread.
  */

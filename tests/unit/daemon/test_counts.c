@@ -364,6 +364,54 @@ static void fill_slots(struct process *p, unsigned from, unsigned to)
 		d.by_slot[i] = &p->client;
 }
 
+/* What is asked for is under way: one sum answers both, also when the first one leaves. */
+static void observers_share_a_sum(void **state)
+{
+	enum { MANY = 2 * COUNTS_READS };
+	struct observer first, second, other, elsewhere;
+	struct process p;
+
+	begin(&p, 7, 1);
+	name_device(&p, 0, ETH);
+	name_device(&p, 1, LO);
+	count(&p, 0, 0, 2);
+	count(&p, 1, 1, 3);
+	fill_slots(&p, 1, MANY);
+	observe(&first, 7);
+	observe(&second, 7);
+	observe(&other, 0);
+	observe(&elsewhere, 7);
+	for (unsigned round = 0; round < 2; round++) {
+		reads = 0;
+		ask(&first, ETH);
+		ask(&second, ETH);
+		if (round)
+			leave(&first);
+		else
+			assert_answer(&first, 2 * MANY);
+		assert_answer(&second, 2 * MANY);
+		assert_int_equal(reads, 3 * MANY);
+		loop_turn(&d.loop); /* more may be read */
+	}
+	reads = 0;
+	ask(&second, ETH);
+	ask(&other, ETH); /* of all users */
+	assert_answer(&second, 2 * MANY);
+	assert_answer(&other, 2 * MANY);
+	assert_int_equal(reads, 2 * 3 * MANY);
+	ask(&second, ETH);
+	ask(&elsewhere, LO);
+	assert_answer(&second, 2 * MANY);
+	assert_answer(&elsewhere, 3 * MANY);
+	ask(&second, ETH);
+	assert_false(list_empty(&d.counts.sums));
+	leave(&second);
+	assert_true(list_empty(&d.counts.sums));
+	leave(&other);
+	leave(&elsewhere);
+	end(&p);
+}
+
 /* Two observers ask for what many processes have counted, a third for that of one. */
 static void sums_take_turns(void **state)
 {
@@ -380,7 +428,7 @@ static void sums_take_turns(void **state)
 	count(&one, 0, 0, 5);
 	fill_slots(&of_many, 1, MANY);
 	observe(&first, 7);
-	observe(&second, 7);
+	observe(&second, 0);
 	observe(&small, 8);
 	reads = 0;
 	ask(&first, ETH);
@@ -397,7 +445,7 @@ static void sums_take_turns(void **state)
 	assert_is(out, 5);
 	assert_false(is_answered(&first, out));
 	assert_answer(&first, 2 * MANY);
-	assert_answer(&second, 2 * MANY);
+	assert_answer(&second, 2 * MANY + 5);
 	leave(&first);
 	leave(&second);
 	leave(&small);
@@ -487,6 +535,7 @@ int main(void)
 		TEST(what_is_no_arena_counts_nothing),
 		TEST(names_are_bounded_by_user),
 		TEST(a_name_counts_once_of_an_arena),
+		TEST(observers_share_a_sum),
 		TEST(sums_take_turns),
 		TEST(what_ends_during_a_sum_counts_once),
 		TEST(who_asks_while_it_waits_is_cut_off),
