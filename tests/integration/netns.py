@@ -238,10 +238,12 @@ class Capture:
         if os.geteuid() != 0:
             raise Unavailable('tcpdump in a user namespace fails to give up its rights')
         # --immediate-mode and -U: what was captured is in the file at once, nothing waits in a
-        # buffer. The shell opens the file: tcpdump would want to give it to another user.
+        # buffer. The shell opens the file: tcpdump would want to give it to another user. It does not wait for
+        # a processor behind programs that poll, where the system permits that: the kernel would drop packets.
         self._program = self.host.start_plain(
-            'sh', '-c', 'exec tcpdump "$@" -w - >"$0"', self.path, '-i', self.host.interface,
-            '-s', '4400', '-B', '131072', '-U', '--immediate-mode', '-Z', 'root', '-n',
+            'sh', '-c',
+            'first=; chrt -f 1 true 2>/dev/null && first="chrt -f 1"; exec $first tcpdump "$@" -w - >"$0"', self.path,
+            '-i', self.host.interface, '-s', '4400', '-B', '131072', '-U', '--immediate-mode', '-Z', 'root', '-n',
             self.selects)
         self._program.wait_for('listening on')
         return self
