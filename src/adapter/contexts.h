@@ -15,6 +15,8 @@
 
 #include "object/context.h"
 
+struct arena_traffic;
+
 /* `arena`: where devices are shown. */
 void contexts_init(void *arena);
 
@@ -27,7 +29,6 @@ void contexts_remove(struct context *context);
  * keeps its counts. NULL: the device is not open, or the entries are used up; the port's packets
  * are not counted.
  */
-struct arena_traffic;
 struct arena_traffic *contexts_take_traffic(const char *device);
 
 /* Its port is closed. `traffic` may be NULL. */

@@ -26,6 +26,8 @@
 #include "base/lock.h"
 #include "udp/wire.h"
 
+struct arena_traffic;
+
 #define PORT_TABLE_MAX 128
 /* After so many looks in vain (a few milliseconds) threads look at a port only now and then. */
 #define PORT_COLD_LOOKS 4096
@@ -45,8 +47,6 @@ struct port {
 	_Atomic uint32_t in_vain;	/* looks since the last packet */
 	_Atomic uint64_t trusted_ns;	/* until then the address counts as present */
 };
-
-struct arena_traffic;
 
 extern struct lock port_table_lock;
 extern struct port port_table[PORT_TABLE_MAX];

@@ -26,8 +26,7 @@
 #include "object/opcode.h"
 
 #define SQ_SGE_MAX 32
-/* Of datagrams: room to copy the data of a request, for requests at the first places of the ring.
- */
+/* A UD queue has room to copy the data of the requests at its first SQ_COPIES places. */
 #define SQ_COPY_BYTES 4096 /* the longest path MTU (IBA 9.2.1) */
 #define SQ_COPIES     1024
 

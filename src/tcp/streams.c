@@ -727,7 +727,7 @@ void streams_reset_after_fork(void)
 		chains[i] = NULL;
 	}
 	for (unsigned i = 0; i < ARENA_QPS; i++)
-		if (table[i])
+		if (table[i]) /* a store would copy the page */
 			table[i] = NULL;
 	list_init(&due);
 	list_init(&over);

@@ -24,6 +24,8 @@
 
 #include "udp/wire.h"
 
+struct arena_traffic;
+
 /*
  * A port on a bound socket, which it takes over. `gid` is the address it is bound to; `ifindex` the
  * interface. Sets UDP_GRO, buffer size, the receipt of TOS and flow label. 0 or -errno.
@@ -41,7 +43,6 @@ void udp_close(struct wire_port *port);
  * From now on packets are counted in this entry, which no other port has meanwhile. Before any is
  * sent or received.
  */
-struct arena_traffic;
 void udp_count_in(struct wire_port *port, struct arena_traffic *traffic);
 
 int udp_fd(const struct wire_port *port);

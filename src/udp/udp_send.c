@@ -385,7 +385,7 @@ static unsigned count_readable(const struct wire_packet *packets, unsigned count
  * Gives the scratch back, and counts the first `sent` packets. The lock makes this thread the only
  * one that counts.
  */
-static void end(struct burst *b, unsigned sent, bool multicast)
+static void end_burst(struct burst *b, unsigned sent, bool multicast)
 {
 	struct arena_traffic *traffic = b->port->traffic;
 	uint64_t packets = 0, bytes = 0;
@@ -436,6 +436,6 @@ enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet
 	set_usual(sender, flow);
 	b.control_bytes = make_control(sender, flow, b.control);
 	result = send_all(&b, sent);
-	end(&b, *sent, gid_is_multicast(flow->remote));
+	end_burst(&b, *sent, gid_is_multicast(flow->remote));
 	return result == WIRE_SENT && b.count < count ? WIRE_FAULT : result;
 }
