@@ -199,26 +199,33 @@ static void an_older_daemon_cannot_tell(void **state)
 	assert_int_equal(dials[0], 2);
 }
 
-/* After its welcome, or before: then none runs, or a new one. */
-static void a_daemon_that_ends_is_dialed_again(void **state)
+static void a_daemon_that_ends_after_its_welcome_is_dialed_again(void **state)
 {
 	uint64_t counts[CTL_COUNTS];
-	struct fdmsg m;
 
 	start(1, 0);
 	hang_up(1);
 	assert_int_equal(look(counts), -ECONNREFUSED);
 	assert_int_equal(dials[1], 2);
-	teardown(NULL);
-	setup(NULL);
+}
+
+static void the_next_daemon_answers(void **state)
+{
+	uint64_t counts[CTL_COUNTS];
+
 	start(1, 0);
 	hang_up(1);
 	start(1, 0);
 	answer(1, CTL_COUNTERS_REPLY, sizeof(struct ctl_counters_reply));
 	assert_int_equal(look(counts), 0);
 	assert_int_equal(counts[3], 2003);
-	teardown(NULL);
-	setup(NULL);
+}
+
+static void the_next_daemon_ends_before_its_welcome(void **state)
+{
+	uint64_t counts[CTL_COUNTS];
+	struct fdmsg m;
+
 	start(1, 0);
 	hang_up(1);
 	start(1, 0);
@@ -226,10 +233,15 @@ static void a_daemon_that_ends_is_dialed_again(void **state)
 	hang_up(1);
 	assert_int_equal(look(counts), -ECONNREFUSED);
 	assert_int_equal(dials[1], 2);
-	teardown(NULL);
-	setup(NULL);
+}
+
+static void a_daemon_that_ends_before_its_welcome_is_none(void **state)
+{
+	uint64_t counts[CTL_COUNTS];
+	struct fdmsg m;
+
 	start(1, 0);
-	assert_int_equal(fdmsg_recv(peers[1][0], &m), 0);
+	assert_int_equal(fdmsg_recv(peers[1][0], &m), 0); /* the welcome */
 	hang_up(1);
 	assert_int_equal(look(counts), -ECONNREFUSED);
 	assert_int_equal(dials[1], 1);
@@ -259,7 +271,10 @@ int main(void)
 		TEST(strange_answers_are_errors),
 		TEST(nobody_has_to_read_why),
 		TEST(an_older_daemon_cannot_tell),
-		TEST(a_daemon_that_ends_is_dialed_again),
+		TEST(a_daemon_that_ends_after_its_welcome_is_dialed_again),
+		TEST(the_next_daemon_answers),
+		TEST(the_next_daemon_ends_before_its_welcome),
+		TEST(a_daemon_that_ends_before_its_welcome_is_none),
 		TEST(a_silent_daemon_does_not_block_for_long),
 	};
 

@@ -195,8 +195,8 @@ static void test_reset_and_destroy_end_at_once(void **state)
 	/* teardown destroys the other one, which is connected */
 }
 
-/* Earlier responses leave before the TERMINATE, however long that takes. */
-static void test_earlier_responses_before_terminate(void **state)
+/* The first QP takes little of a READ's response, and sends a WRITE that is refused. */
+static void refuse_behind_responses(void)
 {
 	struct ibv_sge sge = { (uintptr_t)rig[0].memory, 100, rig[0].mr->ib.lkey };
 	struct ibv_send_wr bad = { .wr_id = 2,
@@ -211,6 +211,12 @@ static void test_earlier_responses_before_terminate(void **state)
 	rig_post_wr(0, &bad);
 	rig_read(1);
 	rig_read(1);
+}
+
+/* Earlier responses leave before the TERMINATE, however long that takes. */
+static void test_earlier_responses_before_terminate(void **state)
+{
+	refuse_behind_responses();
 	assert_int_equal(qp_state(rig[1].qp), IBV_QPS_RTS);
 	rig[1].room = SIZE_MAX;
 	rig_run();
@@ -434,19 +440,7 @@ static void test_give_up_a_send_with_invalidate(void **state)
 /* The peer is refused, and takes no responses: that has a limit, too, and keeps its event. */
 static void test_give_up_a_refused_peer(void **state)
 {
-	struct ibv_sge sge = { (uintptr_t)rig[0].memory, 100, rig[0].mr->ib.lkey };
-	struct ibv_send_wr bad = { .wr_id = 2,
-				   .opcode = IBV_WR_RDMA_WRITE,
-				   .sg_list = &sge,
-				   .num_sge = 1,
-				   .wr.rdma = { 64, 0xbad00 } };
-
-	rig_connect(NULL);
-	rig[1].room = 100;
-	rig_post(0, IBV_WR_RDMA_READ, 200000, 1);
-	rig_post_wr(0, &bad);
-	rig_read(1);
-	rig_read(1);
+	refuse_behind_responses();
 	assert_true(rig[1].is_ending);
 	assert_int_equal(qp_state(rig[1].qp), IBV_QPS_RTS);
 	give_up(1);

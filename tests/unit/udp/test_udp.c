@@ -23,6 +23,7 @@
 
 #include "base/counter.h"
 #include "net.h"
+#include "system_call.h"
 #include "udp/udp.h"
 #include "base/gid.h"
 #include "udp/udp_port.h"
@@ -39,17 +40,13 @@ static uint8_t memory[1 << 20]; /* the source of payload */
 /* The linker puts our syscall(2) before the real one (--wrap): it counts the calls. */
 static unsigned sends, receives;
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
-
 long __wrap_syscall(long number, ...)
 {
-	long a[6];
+	long a[SYSTEM_CALL_ARGUMENTS];
 	va_list args;
 
 	va_start(args, number);
-	for (int i = 0; i < 6; i++) /* as many as there may be, as syscall(2) itself does */
-		a[i] = va_arg(args, long);
+	system_call_arguments(args, a);
 	va_end(args);
 	sends += number == SYS_sendmsg || number == SYS_sendmmsg;
 	receives += number == SYS_recvmsg || number == SYS_recvmmsg;

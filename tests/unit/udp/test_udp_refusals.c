@@ -18,14 +18,12 @@
 #include <cmocka.h>
 
 #include "net.h"
+#include "system_call.h"
 #include "udp/udp.h"
 #include "base/gid.h"
 #include "udp/udp_port.h"
 
 #define PACKETS 10
-
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
 
 static struct {
 	int batch_error; /* of each GSO batch; 0: it is sent */
@@ -75,12 +73,11 @@ static ssize_t send_one(int fd, const struct msghdr *message, int flags)
 
 long __wrap_syscall(long number, ...)
 {
-	long a[6];
+	long a[SYSTEM_CALL_ARGUMENTS];
 	va_list args;
 
 	va_start(args, number);
-	for (int i = 0; i < 6; i++) /* as many as there may be, as syscall(2) itself does */
-		a[i] = va_arg(args, long);
+	system_call_arguments(args, a);
 	va_end(args);
 	if (number == SYS_sendmmsg)
 		return send_some((int)a[0], (struct mmsghdr *)a[1], (unsigned)a[2], (int)a[3]);

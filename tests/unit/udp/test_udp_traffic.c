@@ -17,6 +17,7 @@
 #include "base/gid.h"
 #include "packet/icrc.h"
 #include "udp/loss.h"
+#include "system_call.h"
 #include "udp/udp.h"
 #include "udp/udp_port.h"
 
@@ -32,8 +33,6 @@ static struct {
 } network;
 static uint64_t lost;
 
-long __real_syscall(long number, ...);
-long __wrap_syscall(long number, ...);
 uint64_t __wrap_loss_draw(unsigned count);
 
 static long send_it(const struct msghdr *h)
@@ -86,12 +85,11 @@ static long receive_it(struct msghdr *h)
 
 long __wrap_syscall(long number, ...)
 {
-	long a[6];
+	long a[SYSTEM_CALL_ARGUMENTS];
 	va_list args;
 
 	va_start(args, number);
-	for (int i = 0; i < 6; i++) /* as many as there may be, as syscall(2) itself does */
-		a[i] = va_arg(args, long);
+	system_call_arguments(args, a);
 	va_end(args);
 	if (number == SYS_sendmsg)
 		return send_it((const struct msghdr *)a[1]);
