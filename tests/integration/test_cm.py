@@ -643,7 +643,7 @@ def make_dreq(source, target, sender, receiver, qpn):
 def send_datagrams(sender, receiver, path, datagrams):
     path.write_bytes(b''.join(struct.pack('=I', len(one)) + one for one in datagrams))
     mac = re.search(r'link/ether (\S+)', receiver.ip('link', 'show', receiver.interface))[1]
-    sender.command(BLAST, sender.interface, mac, path, 0.2, 1)
+    sender.command(BLAST, sender.interface, mac, path, 0.2, 1, 'inf')
 
 
 @pytest.mark.network

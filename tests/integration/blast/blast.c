@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Blast - sends the same datagrams again and again, as fast as one thread can.
+ * Blast - sends the same datagrams again and again.
  *
  * In:  interface, MAC address of the receiver, a file, seconds; how many it sends at least, if need
- *      be for ten times as long. The file holds, for each datagram,
- *      its length as a 32-bit number of this machine and then IP header and all, sent as it is:
- *      with whatever source address it says.
+ *      be for ten times as long; how many it sends a second at most ("inf": as many as one thread
+ *      can). The file holds, for each datagram, its length as a 32-bit number of this machine and
+ *      then IP header and all, sent as it is: with whatever source address it says.
  * Out: how many were sent, on standard output. Needs the right to open packet sockets.
  */
 #include <arpa/inet.h>
@@ -25,6 +25,7 @@
 #include <time.h>
 
 #define BATCH	      64
+#define PAUSE_NS      50000
 #define DATAGRAMS_MAX 65536
 
 struct datagrams {
@@ -92,6 +93,13 @@ static double now(void)
 	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
+static void pause_shortly(void)
+{
+	const struct timespec time = { .tv_nsec = PAUSE_NS };
+
+	nanosleep(&time, NULL);
+}
+
 /* The next datagrams of the round, those of one version of IP. Returns how many left. */
 static unsigned send_batch(int fd, struct sockaddr_ll *address, struct datagrams *all,
 			   unsigned first)
@@ -125,15 +133,16 @@ int main(int argc, char **argv)
 	unsigned long long total = 0;
 	unsigned at = 0;
 	unsigned long long least;
-	double begin, seconds;
+	double begin, seconds, rate;
 	int fd;
 
-	if (argc != 6) {
-		fprintf(stderr, "usage: blast INTERFACE MAC FILE SECONDS COUNT\n");
+	if (argc != 7) {
+		fprintf(stderr, "usage: blast INTERFACE MAC FILE SECONDS COUNT RATE\n");
 		return 2;
 	}
 	seconds = atof(argv[4]);
 	least = strtoull(argv[5], NULL, 10);
+	rate = atof(argv[6]);
 	address = address_of(argv[1], argv[2]);
 	load(argv[3], &all);
 	fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -143,8 +152,13 @@ int main(int argc, char **argv)
 		fail("no datagrams");
 	begin = now();
 	while (now() < begin + seconds || (total < least && now() < begin + 10 * seconds)) {
-		unsigned sent = send_batch(fd, &address, &all, at);
+		unsigned sent;
 
+		if ((double)total > rate * (now() - begin)) {
+			pause_shortly();
+			continue;
+		}
+		sent = send_batch(fd, &address, &all, at);
 		total += sent;
 		at = (at + sent) % all.count;
 	}
