@@ -27,11 +27,11 @@
 
 #include "roce/roce_qp.h"
 
-#define REPAIR_RUN	   2	     /* packets of the first run */
-#define REPAIR_RUN_MAX	   32	     /* the requester goes back instead of sending a longer one */
-#define REPAIR_WAIT_MIN_NS 200000ull /* and two round trips, for the answer */
-#define REPAIR_TRIES	   2	     /* by the timer, before a probe */
-#define REPAIR_SKIP_MAX	   6	     /* at most 2^6 losses without a repair */
+#define REPAIR_RUN	   2	    /* packets of the first run */
+#define REPAIR_RUN_MAX	   32	    /* the requester goes back instead of sending a longer one */
+#define REPAIR_WAIT_MIN_NS 50000ull /* and two round trips, for the answer */
+#define REPAIR_TRIES	   2	    /* by the timer, before a probe */
+#define REPAIR_SKIP_MAX	   6	    /* at most 2^6 losses without a repair */
 
 /* una_psn was lost. False: the requester should go back. */
 bool repair_begin(struct roce_qp *tq);

@@ -238,7 +238,7 @@ static bool repair(struct roce_qp *tq, uint64_t now_ns)
 	if (burst)
 		window_on_loss(&tq->window, tq->next_psn);
 	else
-		window_on_single_loss(&tq->window, tq->next_psn);
+		window_on_single_loss(&tq->window);
 	gso_on_loss(tq, false);
 	tq->rtt_running = false;
 	tq->went_back = true;

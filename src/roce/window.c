@@ -62,6 +62,8 @@ void window_on_ack(struct window *window, uint32_t packets, psn_t una, bool limi
 
 static void reduce(struct window *window, psn_t next, uint32_t size)
 {
+	if (window->reduced)
+		return;
 	window->reduced = true;
 	window->reduced_psn = next;
 	window->counted = 0;
@@ -69,34 +71,22 @@ static void reduce(struct window *window, psn_t next, uint32_t size)
 	window->threshold = window->size;
 }
 
-static void reduce_much(struct window *window, psn_t next, uint32_t size)
-{
-	if (window->reduced && window->reduced_more)
-		return;
-	reduce(window, next, size);
-	window->reduced_more = true;
-}
-
 void window_on_loss(struct window *window, psn_t next)
 {
-	reduce_much(window, next, WINDOW_AFTER_LOSS(window->size));
+	reduce(window, next, WINDOW_AFTER_LOSS(window->size));
 }
 
 void window_on_mark(struct window *window, psn_t next)
 {
-	reduce_much(window, next, WINDOW_AFTER_MARK(window->size));
+	reduce(window, next, WINDOW_AFTER_MARK(window->size));
 }
 
-void window_on_single_loss(struct window *window, psn_t next)
+void window_on_single_loss(struct window *window)
 {
-	uint32_t after = WINDOW_AFTER_LOSS(window->size);
-
-	if (window->reduced)
-		return;
-	if (window->size - after > WINDOW_SINGLE_LOSS)
-		after = window->size - WINDOW_SINGLE_LOSS;
-	reduce(window, next, after);
-	window->reduced_more = false;
+	if (window->size > WINDOW_MIN)
+		window->size--;
+	window->threshold = at_most(window->threshold, window->size);
+	window->counted = at_most(window->counted, window->size - 1);
 }
 
 void window_on_probe(struct window *window)

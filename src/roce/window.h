@@ -32,19 +32,18 @@
 #define WINDOW_MOST_BYTES   (8 << 20)	 /* maximum, of any */
 #define WINDOW_BUFFERED(b)  ((b) / 4)	 /* the part of the buffer for one window */
 #define WINDOW_PACKET_EXTRA 512		 /* bytes that a packet costs beside its payload */
-#define WINDOW_GROWTH	    2 /* packets for each window that was acknowledged, after slow start */
+#define WINDOW_GROWTH	    4 /* packets for each window that was acknowledged, after slow start */
 /*
  * The window after a loss, and after a congestion mark. With this growth a random loss of 1 in n
- * packets leaves a window of some 4 * sqrt(n) packets: 40 at 1 %.
+ * packets leaves a window of some 6 * sqrt(n) packets: 60 at 1 %.
+ *
+ * The loss of a single packet costs that packet and no others (roce/repair.h), and takes one off
+ * the window. So the window stops growing where each window has WINDOW_GROWTH such losses: at 400
+ * packets for 1 %. Losses because of congestion come in bursts, which count as above; where flows
+ * share them out one by one, each flow has more of them than it grows by, and shrinks.
  */
 #define WINDOW_AFTER_LOSS(size) ((size)*7 / 8)
 #define WINDOW_AFTER_MARK(size) ((size) / 2)
-/*
- * After the loss of a single packet, which costs that packet and no others (roce/repair.h): what
- * the window grows by, so that it stops growing where each window has such a loss. Losses because
- * of congestion come in bursts, which count as above.
- */
-#define WINDOW_SINGLE_LOSS WINDOW_GROWTH
 
 struct window {
 	uint32_t size;	    /* packets, 1 .. max */
@@ -53,8 +52,7 @@ struct window {
 	uint32_t most;	    /* by the buffer */
 	uint32_t threshold; /* below it: slow start */
 	uint32_t counted;   /* acknowledged since the last additive increase */
-	bool reduced;	    /* until reduced_psn is acknowledged: only once a window ... */
-	bool reduced_more;  /* ... and once more if the loss was not a single one */
+	bool reduced;	    /* until reduced_psn is acknowledged: only once a window */
 	psn_t reduced_psn;
 	uint32_t before_probe, threshold_before_probe;
 };
@@ -72,8 +70,8 @@ void window_on_ack(struct window *window, uint32_t packets, psn_t una, bool limi
 void window_on_loss(struct window *window, psn_t next);
 void window_on_mark(struct window *window, psn_t next);
 
-/* The same for a single packet. */
-void window_on_single_loss(struct window *window, psn_t next);
+/* A single packet was lost. */
+void window_on_single_loss(struct window *window);
 
 /* Retransmission timeout: the window shrinks to one packet. */
 void window_on_probe(struct window *window);

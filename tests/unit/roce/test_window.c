@@ -146,6 +146,29 @@ static void test_loss(void **state)
 	assert_int_equal(window.size, WINDOW_MIN);
 }
 
+/* Each costs one packet, also several of one window: it stands still at WINDOW_GROWTH of them. */
+static void test_single_losses(void **state)
+{
+	uint32_t una = 0;
+
+	window.size = window.threshold = 40;
+	window.counted = 39;
+	for (unsigned i = 0; i < WINDOW_GROWTH; i++)
+		window_on_single_loss(&window);
+	assert_int_equal(window.size, 40 - WINDOW_GROWTH);
+	assert_int_equal(window.threshold, window.size);
+	assert_true(window.counted < window.size);
+	window.counted = 0;
+	window_on_ack(&window, window.size, psn_of(una += window.size), true);
+	assert_int_equal(window.size, 40);
+	for (unsigned i = 0; i < 100; i++)
+		window_on_single_loss(&window);
+	assert_int_equal(window.size, WINDOW_MIN);
+	window_on_probe(&window);
+	window_on_single_loss(&window);
+	assert_int_equal(window.size, 1);
+}
+
 static void test_probe(void **state)
 {
 	window.size = 40;
@@ -157,7 +180,8 @@ static void test_probe(void **state)
 	window_on_probe(&window);
 	for (uint32_t una = 1; una < 100; una++)
 		window_on_ack(&window, 1, psn_of(una), true);
-	assert_in_range(window.size, 20, 30); /* slow start to the half, then slowly */
+	/* slow start to the half, then slowly */
+	assert_in_range(window.size, 20, 20 + 4 * WINDOW_GROWTH);
 }
 
 int main(void)
@@ -171,6 +195,7 @@ int main(void)
 		cmocka_unit_test_setup(test_slow_start, setup),
 		cmocka_unit_test_setup(test_unused, setup),
 		cmocka_unit_test_setup(test_loss, setup),
+		cmocka_unit_test_setup(test_single_losses, setup),
 		cmocka_unit_test_setup(test_probe, setup),
 	};
 
