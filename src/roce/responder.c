@@ -432,8 +432,11 @@ static bool is_connected(const struct qp *qp)
 /*
  * The expected PSN was `from`. If the gap before them is filled, executes kept requests, up to the
  * next gap. Where an acknowledgement is owed and another gap is open, it is a NAK, which says so.
+ * If the NAK of the first gap has left (`told`), what is behind the next one came long ago, and is
+ * not about to be closed by packets that were overtaken: its NAK does not wait for the flush, as
+ * the requester's repair waits for it.
  */
-static void execute_kept(struct roce_qp *tq, psn_t from) REQUIRES(tq->qp->lock)
+static void execute_kept(struct roce_qp *tq, psn_t from, bool told) REQUIRES(tq->qp->lock)
 {
 	struct kept_packet *kept;
 	psn_t last = tq->kept->last;
@@ -461,6 +464,8 @@ static void execute_kept(struct roce_qp *tq, psn_t from) REQUIRES(tq->qp->lock)
 		return;
 	react(tq, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
 	tq->out_of_sequence_psn = last;
+	if (told)
+		transmit_owed(tq);
 }
 
 static void on_reliable(struct roce_qp *tq, const struct packet *packet,
@@ -468,6 +473,7 @@ static void on_reliable(struct roce_qp *tq, const struct packet *packet,
 {
 	psn_t expected = tq->expected_psn;
 	int32_t distance = psn_diff(packet->psn, expected);
+	bool told = tq->nak_sent && !tq->nak.owed;
 
 	if (distance < 0)
 		on_duplicate(tq, packet, op);
@@ -476,7 +482,7 @@ static void on_reliable(struct roce_qp *tq, const struct packet *packet,
 	else
 		execute(tq, packet, op);
 	if (kept_any(tq))
-		execute_kept(tq, expected);
+		execute_kept(tq, expected, told);
 }
 
 /* IBA 9.8.2.2.2: after a gap the next FIRST or ONLY is accepted, whatever its PSN. */

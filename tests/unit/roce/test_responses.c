@@ -239,6 +239,49 @@ static void test_gap_that_closes(void **state)
 	assert_int_equal(rig_peek(0).psn.number, psn(2).number);
 }
 
+static void expect_nak(uint32_t n)
+{
+	assert_int_equal(rig_waiting(), 1);
+	assert_int_equal(rig_peek(0).opcode, ACKNOWLEDGE);
+	assert_int_equal(rig_peek(0).syndrome, PACKET_SYNDROME_NAK | PACKET_NAK_SEQUENCE);
+	assert_int_equal(rig_peek(0).psn.number, psn(n).number);
+	lose_what_waits();
+}
+
+/* What fills a gap that a NAK has told of uncovers another one: its NAK waits for no flush. */
+static void test_gap_behind_a_repair(void **state)
+{
+	inject(WRITE_ONLY, 0, false);
+	inject(WRITE_ONLY, 2, false);
+	inject(WRITE_ONLY, 4, false);
+	step(3);
+	assert_int_equal(rig_waiting(), 0);
+	roce_flush();
+	expect_nak(1);
+	inject(WRITE_ONLY, 1, true);
+	step(1);
+	expect_nak(3);
+	roce_flush();
+	assert_int_equal(rig_waiting(), 0);
+}
+
+/* Packets that only overtook one another: no NAK leaves for either gap. */
+static void test_gaps_that_close(void **state)
+{
+	inject(WRITE_ONLY, 0, false);
+	inject(WRITE_ONLY, 2, false);
+	inject(WRITE_ONLY, 4, false);
+	inject(WRITE_ONLY, 1, true);
+	step(4);
+	assert_int_equal(rig_waiting(), 0);
+	inject(WRITE_ONLY, 3, false);
+	step(1);
+	roce_flush();
+	assert_int_equal(rig_waiting(), 1);
+	assert_int_equal(rig_peek(0).syndrome, 31);
+	assert_int_equal(rig_peek(0).psn.number, psn(4).number);
+}
+
 /*
  * Another thread posts while the packets of a WRITE are collected: no acknowledgement overtakes
  * them.
@@ -702,6 +745,8 @@ int main(void)
 		TEST(message_numbers),
 		TEST(repetition_takes_what_was_left),
 		TEST(gap_that_closes),
+		TEST(gap_behind_a_repair),
+		TEST(gaps_that_close),
 		TEST(acknowledges_what_is_there),
 		TEST(thread_that_does_not_acknowledge),
 		TEST(thread_that_does_not_go_back),
