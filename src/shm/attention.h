@@ -17,6 +17,16 @@
  *
  * `left` doubles with each disappointment.
  *
+ * A wake-up is for a process that does not look. One that is only slow suffers from it: its
+ * progress thread takes a processor from the thread that polls, which makes that slower, so that
+ * its peer wakes it again. So a wake-up comes after ATTENTION_PATIENCE looks, and sooner only where
+ * that was in vain:
+ *
+ * | `hasty` | looks | executed by then | if not: a wake-up, and then                        |
+ * | ------- | ----- | ---------------- | -------------------------------------------------- |
+ * | 0       | many  | stays 0          | ATTENTION_PAUSE; after each further failure double |
+ * | not 0   | few   | 0                | one less                                           |
+ *
  * The words are guesses: threads may lose one another's updates. See docs/design/progress.md.
  */
 #ifndef SHM_ATTENTION_H
@@ -28,13 +38,14 @@
 
 /* Some microseconds of a thread that polls. */
 #define ATTENTION_LOOKS	    128u
-#define ATTENTION_PAUSE	    64u /* requests */
+#define ATTENTION_PATIENCE  4096u /* some 100 us */
+#define ATTENTION_PAUSE	    64u	  /* requests, or wake-ups */
 #define ATTENTION_PAUSE_MAX 4096u
 
 /* A requester chooses for a request: true: a thread of the other process polls, as far as known. */
 bool attention_expected(struct link *link);
 
-/* A look at the link. `any`: it found something. Wakes the other process when it was in vain. */
+/* A look at the link. `any`: it found something. Wakes the other process after many in vain. */
 void attention_on_look(struct link *link, bool any) REQUIRES(link->rx_lock);
 
 /*

@@ -56,8 +56,13 @@ struct attention {
 	_Atomic uint32_t left;	/* requests until the next try */
 	_Atomic uint32_t pause; /* `left` after the last disappointment; 0: none since it polled */
 	/* guarded by rx_lock */
+	uint64_t acked; /* link->acked at the last look */
 	uint32_t looks; /* in vain, while records are outstanding */
+	uint32_t hasty; /* wake-ups before patience is tried again */
+	uint32_t
+		failed; /* `hasty` after the last trial; 0: nothing was woken since one succeeded */
 	bool waits;	/* records were outstanding at the last look */
+	bool woken;	/* since `looks` is counted */
 };
 
 struct nak_pending {

@@ -162,12 +162,13 @@ static void test_a_target_that_sleeps(void **state)
 	expect(AS_MESSAGE, IBV_WR_RDMA_WRITE, 8, 10);
 }
 
-static void disappoint(enum ibv_wr_opcode opcode)
+/* Nobody executes it before the wake-up, which comes after so many looks. */
+static void disappoint(enum ibv_wr_opcode opcode, uint32_t looks)
 {
 	post(opcode, 8);
-	look_in_vain(ATTENTION_LOOKS - 1);
+	look_in_vain(looks - 1);
 	assert_int_equal(notices(), 0);
-	look_in_vain(ATTENTION_LOOKS);
+	look_in_vain(looks);
 	assert_int_equal(notices(), 1);
 	assert_int_equal(answer(), 1);
 	rig_progress(far.link);
@@ -180,7 +181,7 @@ static void test_a_target_that_does_not_look(void **state)
 	uint32_t pause = ATTENTION_PAUSE;
 
 	for (int round = 0; round < 3; round++, pause *= 2) {
-		disappoint(IBV_WR_RDMA_WRITE);
+		disappoint(IBV_WR_RDMA_WRITE, round ? ATTENTION_LOOKS : ATTENTION_PATIENCE);
 		for (uint32_t i = 0; i < pause; i++)
 			expect(DIRECT, IBV_WR_RDMA_WRITE, 8, 0);
 		assert_int_equal(notices(), 0);
@@ -189,7 +190,7 @@ static void test_a_target_that_does_not_look(void **state)
 	for (int i = 0; i < 3; i++)
 		expect(AS_MESSAGE, IBV_WR_RDMA_WRITE, 8, 10);
 	assert_int_equal(notices(), 0);
-	disappoint(IBV_WR_RDMA_WRITE);
+	disappoint(IBV_WR_RDMA_WRITE, ATTENTION_PATIENCE);
 	assert_int_equal(far.link->attention.pause, ATTENTION_PAUSE);
 }
 
@@ -197,14 +198,55 @@ static void test_a_target_that_does_not_look(void **state)
 static void test_messages_to_a_target_that_does_not_look(void **state)
 {
 	far.link->xcopy = XCOPY_NONE;
-	disappoint(IBV_WR_RDMA_READ);
-	for (uint32_t i = 0; i < 20; i++) {
-		bool slow = i % 3 == 0;
-
-		expect(AS_MESSAGE, i % 2 ? IBV_WR_SEND : IBV_WR_RDMA_READ, 8,
-		       slow ? 2 * ATTENTION_LOOKS : 10);
-		assert_int_equal(notices(), slow);
+	for (int time = 0; time < 3; time++) {
+		disappoint(IBV_WR_RDMA_READ, ATTENTION_PATIENCE);
+		for (uint32_t i = 0; i < 20; i++)
+			disappoint(i % 2 ? IBV_WR_SEND : IBV_WR_RDMA_READ, ATTENTION_LOOKS);
+		expect(AS_MESSAGE, IBV_WR_SEND, 8, 10);
+		assert_int_equal(notices(), 0);
 	}
+}
+
+/* It polls, but is slow, as on few processors: a wake-up would make it slower. */
+static void test_a_target_that_is_slow(void **state)
+{
+	far.link->xcopy = XCOPY_NONE;
+	for (uint32_t i = 0; i < 100; i++)
+		expect(AS_MESSAGE, i % 2 ? IBV_WR_SEND : IBV_WR_RDMA_READ, 8,
+		       ATTENTION_PATIENCE - 1);
+	assert_int_equal(notices(), 0);
+}
+
+/* It was taken for one that does not look: one message in ever more shows that it does. */
+static void test_a_target_that_becomes_slow(void **state)
+{
+	far.link->xcopy = XCOPY_NONE;
+	for (uint32_t hasty = ATTENTION_PAUSE; hasty <= 2 * ATTENTION_PAUSE; hasty *= 2) {
+		disappoint(IBV_WR_SEND, ATTENTION_PATIENCE);
+		for (uint32_t i = 0; i < hasty; i++)
+			disappoint(IBV_WR_SEND, ATTENTION_LOOKS);
+	}
+	for (uint32_t i = 0; i < 100; i++)
+		expect(AS_MESSAGE, IBV_WR_SEND, 8, ATTENTION_PATIENCE - 1);
+	assert_int_equal(notices(), 0);
+}
+
+/* Whoever sent the message has woken it. */
+static void test_a_target_that_was_woken(void **state)
+{
+	far.link->xcopy = XCOPY_NONE;
+	disappoint(IBV_WR_SEND, ATTENTION_PATIENCE);
+	seem_to_poll(false);
+	post(IBV_WR_SEND, 8);
+	assert_int_equal(notices(), 1);
+	look_in_vain(ATTENTION_LOOKS);
+	seem_to_poll(true);
+	look_in_vain(2 * ATTENTION_PATIENCE);
+	assert_int_equal(notices(), 0);
+	assert_int_equal(answer(), 1);
+	rig_progress(far.link);
+	assert_true(completes());
+	disappoint(IBV_WR_SEND, ATTENTION_LOOKS);
 }
 
 /* What takes long to execute says nothing of who looks. */
@@ -212,9 +254,45 @@ static void test_long_messages(void **state)
 {
 	expect(AS_MESSAGE, IBV_WR_SEND, 8, 10);
 	post(IBV_WR_SEND, LONG);
-	look_in_vain(ATTENTION_LOOKS);
+	look_in_vain(ATTENTION_PATIENCE);
 	assert_int_equal(notices(), 1);
 	assert_true(far.link->attention.polls);
+	assert_int_equal(answer(), 1);
+	rig_progress(far.link);
+	assert_true(completes());
+}
+
+/* It sends, but does not look. */
+static void test_a_target_that_sends(void **state)
+{
+	const struct record_header header = { .rkey = 1 };
+	uint32_t looks = 0;
+
+	far.link->xcopy = XCOPY_NONE;
+	post(IBV_WR_SEND, 8);
+	while (!notices()) {
+		look_in_vain(ATTENTION_LOOKS - 1);
+		looks += ATTENTION_LOOKS - 1;
+		far_send(&far, RECORD_MIGRATE, RECORD_FIRST | RECORD_LAST, header, NULL);
+		assert_true(progress_link(far.link));
+		assert_true(looks <= ATTENTION_PATIENCE + ATTENTION_LOOKS);
+	}
+	assert_int_equal(answer(), 1);
+	rig_progress(far.link);
+	assert_true(completes());
+}
+
+/* It polls as far as is known, but has not looked lately. */
+static void test_before_sleep_after_looks_in_vain(void **state)
+{
+	expect(AS_MESSAGE, IBV_WR_SEND, 8, 10);
+	post(IBV_WR_SEND, LONG);
+	look_in_vain(ATTENTION_LOOKS - 1);
+	attention_before_sleep(far.link);
+	assert_int_equal(notices(), 0);
+	look_in_vain(1);
+	attention_before_sleep(far.link);
+	assert_int_equal(notices(), 1);
 	assert_int_equal(answer(), 1);
 	rig_progress(far.link);
 	assert_true(completes());
@@ -242,7 +320,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_target_that_does_not_look, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_messages_to_a_target_that_does_not_look, setup,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_a_target_that_is_slow, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_target_that_becomes_slow, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_target_that_was_woken, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_long_messages, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_target_that_sends, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_before_sleep_after_looks_in_vain, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_before_sleep, setup, teardown),
 	};
 
