@@ -15,6 +15,7 @@
 
 #include "object/channel.h"
 #include "object/qp.h"
+#include "roce/roce.h"
 #include "shm/nagle.h"
 
 /* There is an adapter to make progress for. Written by adapter.c. */
@@ -43,6 +44,7 @@ void adapter_send_acks(void);
 static inline void adapter_on_completions(void)
 {
 	nagle_on_completions();
+	roce_on_completions();
 }
 
 /* The program arms a CQ, that is, it is about to sleep: the progress thread takes over at once. */

@@ -27,7 +27,6 @@
 #include "roce/transmit.h"
 
 #define ACKS_MAX     4
-#define WAITS_MAX    256
 #define ACK_WAITS_NS 100000
 
 struct roce_env roce_env;
@@ -52,11 +51,7 @@ static _Thread_local struct {
 	uint32_t qpns[ACKS_MAX];
 } to_acknowledge __attribute__((tls_model("initial-exec")));
 
-/*
- * How many more posts this thread may leave to its next roce_flush. A thread that posts and does
- * not poll soon reaches 0; then its requests are sent at once.
- */
-static _Thread_local uint32_t waits_left __attribute__((tls_model("initial-exec")));
+_Thread_local uint32_t roce_waits_left __attribute__((tls_model("initial-exec")));
 
 void roce_init(const struct roce_env *env)
 {
@@ -72,7 +67,7 @@ void roce_reset_after_fork(void)
 	transmit_reset_after_fork();
 	flush_list_reset();
 	to_acknowledge.count = 0;
-	waits_left = 0;
+	roce_waits_left = 0;
 	holding_qpn = 0;
 	kept = NULL;
 }
@@ -133,8 +128,8 @@ static void issue(struct qp *qp)
 		return;
 	if (tq->ack_owed && !response_is_ack_only(tq))
 		responder_flush(tq);
-	if (waits_left && !tq->ack_owed && requester_may_wait(tq)) {
-		waits_left--;
+	if (roce_waits_left && !tq->ack_owed && requester_may_wait(tq)) {
+		roce_waits_left--;
 		flush_list_add(tq);
 		return;
 	}
@@ -252,7 +247,7 @@ static void flush_listed(uint64_t urgent_ns)
 {
 	uint32_t qpns[FLUSH_LIST_MAX], count = flush_list_take(qpns);
 
-	waits_left = WAITS_MAX;
+	roce_waits_left = ROCE_WAITS_MAX;
 	for (uint32_t i = 0; i < count; i++) {
 		struct qp *qp;
 

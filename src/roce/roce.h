@@ -61,6 +61,19 @@ void roce_flush(void);
 bool roce_owes(void);
 
 /*
+ * How many more posts this thread may leave to its next roce_flush. A thread that posts and does
+ * not poll soon reaches 0; then its requests are sent at once.
+ */
+#define ROCE_WAITS_MAX 256
+extern _Thread_local uint32_t roce_waits_left __attribute__((tls_model("initial-exec")));
+
+/* The thread has found completions, maybe of another thread's looks: it polls. */
+static inline void roce_on_completions(void)
+{
+	roce_waits_left = ROCE_WAITS_MAX;
+}
+
+/*
  * The same, but acknowledgements wait until this thread posts to their QP, or for its next
  * roce_flush, so that the program's answer goes first. True: some wait. roce_flush should follow
  * soon; otherwise a timer sends them some 100 us after `now_ns`.

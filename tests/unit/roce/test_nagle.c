@@ -66,6 +66,18 @@ static void test_those_posted_in_a_row_leave_together(void **state)
 	all_complete();
 }
 
+/* As where the progress thread takes the acknowledgements: its polls never find the CQ empty. */
+static void test_those_of_a_thread_that_finds_completions_wait(void **state)
+{
+	connect(IBV_QPT_RC, IBV_MTU_1024);
+	post(REQUESTER_MANY, 8);
+	roce_waits_left = 0;
+	roce_on_completions();
+	post(20, 8);
+	assert_int_equal(rig_calls, REQUESTER_MANY);
+	all_complete();
+}
+
 /* The thread that posted them need not come back. */
 static void test_an_acknowledgement_lets_them_leave(void **state)
 {
@@ -247,6 +259,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
 		TEST(those_posted_in_a_row_leave_together),
+		TEST(those_of_a_thread_that_finds_completions_wait),
 		TEST(an_acknowledgement_lets_them_leave),
 		TEST(a_probe_lets_them_leave),
 		TEST(a_batch_that_is_full_leaves),
