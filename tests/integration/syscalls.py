@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Counts the system calls that a message costs. Used by the tests and by the demo."""
+"""Counts the system calls, and the calls that send packets, that a message costs. Used by the tests and by the demo."""
 import pathlib
 import re
 
@@ -19,28 +19,43 @@ def _totals(path):
     return calls['total'] - yields, yields
 
 
-def count(runner, argv, end, directory, calls='!sched_yield', cable=None):
+def count(runner, argv, end, directory, calls='!sched_yield'):
     """System calls of all threads of one end ('server' or 'client') of perftest's `argv`, and how
-    often it gave up the processor because there was nothing to do. `calls`: which are counted.
-    `cable`: between its two hosts, instead of two processes of the runner's."""
+    often it gave up the processor because there was nothing to do. `calls`: which are counted."""
     port = free_port()
     path = pathlib.Path(directory, 'strace')
     # Who polled in vain for long offers its processor: that is waiting, and not on a message's way.
     trace = ['strace', '-f', '-c', '-e', f'trace={calls}', '-U', 'time,total-time,calls,errors,name', '-o', path]
     argv = [*argv, '-p', port]
     server = [*trace, *argv] if end == 'server' else argv
-    to = cable.b.address if cable else HOST
-    client = [*trace, *argv, to] if end == 'client' else [*argv, to]
-    if cable:
-        cable.b.pair(server, client, port, seconds=60, peer=cable.a)
-    else:
-        runner.pair(server, client, port, seconds=60)
+    client = [*trace, *argv, HOST] if end == 'client' else [*argv, HOST]
+    runner.pair(server, client, port, seconds=60)
     return _totals(path)
 
 
-def per_message(runner, argv, end, directory, calls='!sched_yield', cable=None, most=MANY):
+def per_message(runner, argv, end, directory, calls='!sched_yield'):
     """(system calls, yields) that a message more costs: to start and to end a program costs the
-    same in both runs. `most`: messages of the longer one."""
-    few = count(runner, [*argv, '-n', FEW], end, directory, calls, cable)
-    many = count(runner, [*argv, '-n', most], end, directory, calls, cable)
-    return tuple(max(0, more - less) / (most - FEW) for less, more in zip(few, many))
+    same in both runs."""
+    few = count(runner, [*argv, '-n', FEW], end, directory, calls)
+    many = count(runner, [*argv, '-n', MANY], end, directory, calls)
+    return tuple(max(0, more - less) / (MANY - FEW) for less, more in zip(few, many))
+
+
+def sent(host):
+    """How many UDP datagrams the host's kernel was given to send: each GSO batch is one."""
+    counts = pathlib.Path(f'/proc/{host.anchor}/net/snmp').read_text()
+    names, values = (line.split() for line in counts.splitlines() if line.startswith('Udp:'))
+    return int(dict(zip(names, values))['OutDatagrams'])
+
+
+def sends_per_message(cable, argv, end, most=MANY):
+    """GSO batches and single packets that a message of perftest's `argv` more costs one end ('server' or
+    'client'). The kernel counts them: strace would make each take longer than a round trip."""
+    host = cable.a if end == 'client' else cable.b
+    counts = []
+    for messages in FEW, most:
+        port, before = free_port(), sent(host)
+        both = [*argv, '-p', port, '-n', messages]
+        cable.b.pair(both, [*both, cable.b.address], port, seconds=60, peer=cable.a)
+        counts.append(sent(host) - before)
+    return max(0, counts[1] - counts[0]) / (most - FEW)
