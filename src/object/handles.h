@@ -2,8 +2,8 @@
 /*
  * Handles - small numbers for objects of one kind, by which ibv_import_* finds them.
  *
- * Any thread, no lock. The program makes sure that no thread imports an object that another
- * destroys (ibv_import_pd(3)).
+ * Any thread, no lock. What keeps an object that was found is up to the caller. The program makes
+ * sure that no thread imports an object that another destroys (ibv_import_pd(3)).
  */
 #ifndef OBJECT_HANDLES_H
 #define OBJECT_HANDLES_H

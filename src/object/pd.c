@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/cause.h"
+#include "base/lock.h"
 #include "object/context.h"
 #include "object/handles.h"
 #include "object/limits.h"
@@ -12,6 +13,8 @@
 static _Atomic uint32_t pd_count;
 static _Atomic uint32_t last_number;
 static struct handles handles; /* of PDs that are no parent domains */
+/* A PD that was found has a user more before it can be freed. */
+static struct lock find_lock = LOCK_INITIALIZER;
 
 static int create(struct pd **out)
 {
@@ -28,6 +31,7 @@ static int create(struct pd **out)
 		cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "protection domain");
 		return -ENOMEM;
 	}
+	pd->users = 1;
 	*out = pd;
 	return 0;
 }
@@ -62,6 +66,16 @@ int pd_create_parent(struct pd *parent, struct td *td, struct pd **out)
 	return 0;
 }
 
+/* False: it is being freed. */
+static bool pd_try_get(struct pd *pd)
+{
+	uint32_t users = atomic_load(&pd->users);
+
+	while (users && !atomic_compare_exchange_weak(&pd->users, &users, users + 1))
+		;
+	return users;
+}
+
 static bool is_of(const struct pd *pd, uint64_t context_number, uint32_t handle)
 {
 	struct context *context = pd ? context_of(pd->ib.context) : NULL;
@@ -70,19 +84,26 @@ static bool is_of(const struct pd *pd, uint64_t context_number, uint32_t handle)
 	       (pd->imported || !context->elsewhere);
 }
 
-struct pd *pd_find(uint64_t context_number, uint32_t handle)
+/* An imported PD has its own place in the table, and the other process's handle. */
+static struct pd *find(uint64_t context_number, uint32_t handle) REQUIRES(find_lock)
 {
 	struct pd *pd = handles_find(&handles, handle);
 
-	if (is_of(pd, context_number, handle))
-		return pd;
-	/* an imported PD has its own place in the table, and the other process's handle */
-	for (uint32_t i = 1; i < HANDLES; i++) {
+	for (uint32_t i = 1; i < HANDLES && !is_of(pd, context_number, handle); i++)
 		pd = handles_find(&handles, i);
-		if (is_of(pd, context_number, handle))
-			return pd;
-	}
-	return NULL;
+	return is_of(pd, context_number, handle) ? pd : NULL;
+}
+
+struct pd *pd_find(uint64_t context_number, uint32_t handle)
+{
+	struct pd *pd;
+
+	lock_acquire(&find_lock);
+	pd = find(context_number, handle);
+	if (pd && !pd_try_get(pd))
+		pd = NULL;
+	lock_release(&find_lock);
+	return pd;
 }
 
 int pd_import(struct pd *home, struct ibv_context *context, struct pd **out)
@@ -94,38 +115,44 @@ int pd_import(struct pd *home, struct ibv_context *context, struct pd **out)
 	return ret;
 }
 
-void pd_abandon(struct pd *pd)
+static void release(struct pd *pd)
 {
-	pd_get(pd);
-	atomic_store(&pd->abandoned, true);
-	pd_put(pd);
+	if (pd->td)
+		atomic_fetch_sub(&pd->td->users, 1);
+	if (pd->parent)
+		pd_put(pd->parent);
+	if (pd->handle) {
+		lock_acquire(&find_lock);
+		handles_remove(&handles, pd->handle);
+		lock_release(&find_lock);
+	}
+	free(pd);
+	atomic_fetch_sub(&pd_count, 1);
 }
 
 void pd_finish(struct pd *pd)
 {
 	struct context *context = context_of(pd->ib.context);
 
-	if (pd_destroy(pd) == 0)
-		atomic_fetch_sub(&context->objects, 1);
+	release(pd);
+	atomic_fetch_sub(&context->objects, 1);
 }
 
 int pd_destroy(struct pd *pd)
 {
-	uint32_t users = atomic_load(&pd->users);
+	uint32_t users = 1;
 
-	if (users) {
-		cause_report(CAUSE_BUSY_PD, 0, "PD %u has %u", pd->number, users);
+	if (!atomic_compare_exchange_strong(&pd->users, &users, 0)) {
+		cause_report(CAUSE_BUSY_PD, 0, "PD %u has %u", pd->number, users - 1);
 		return -EBUSY;
 	}
-	if (pd->td)
-		atomic_fetch_sub(&pd->td->users, 1);
-	if (pd->parent)
-		pd_put(pd->parent);
-	if (pd->handle)
-		handles_remove(&handles, pd->handle);
-	free(pd);
-	atomic_fetch_sub(&pd_count, 1);
+	release(pd);
 	return 0;
+}
+
+void pd_reset_after_fork(void)
+{
+	lock_init(&find_lock);
 }
 
 int td_create(struct ibv_context *context, struct td **out)

@@ -16,13 +16,16 @@
 
 struct pd {
 	struct ibv_pd ib;
-	uint32_t handle;	/* for pd_find; 0: a parent domain or an import */
-	uint32_t number;	/* from 1 on */
-	_Atomic uint32_t users; /* MRs, MWs, QPs, SRQs, AHs, parent domains; EBUSY while not 0 */
-	struct pd *parent;	/* of a parent domain its PD, of an import the original */
-	_Atomic bool abandoned; /* unimported while it had objects; freed with the last of them */
-	bool imported;		/* `parent` is NULL if the original is in another process */
-	struct td *td;		/* of a parent domain: its thread domain, or NULL */
+	uint32_t handle; /* for pd_find; 0: a parent domain or an import */
+	uint32_t number; /* from 1 on */
+	/*
+	 * The program, until it deallocates or unimports it; MRs, MWs, QPs, SRQs, AHs, CQs, parent
+	 * domains.
+	 */
+	_Atomic uint32_t users;
+	struct pd *parent; /* of a parent domain its PD, of an import the original */
+	bool imported;	   /* `parent` is NULL if the original is in another process */
+	struct td *td;	   /* of a parent domain: its thread domain, or NULL */
 	struct live_object live;
 };
 
@@ -47,15 +50,12 @@ static inline void pd_get(struct pd *pd)
 	atomic_fetch_add(&pd->users, 1);
 }
 
-/* ibv_unimport_pd: frees an import, now or with the last of its objects. */
-void pd_abandon(struct pd *pd);
 void pd_finish(struct pd *pd); /* for pd_put */
 
+/* The last user of an import that the program has given up (ibv_unimport_pd) frees it. */
 static inline void pd_put(struct pd *pd)
 {
-	bool abandoned = atomic_load(&pd->abandoned);
-
-	if (atomic_fetch_sub(&pd->users, 1) == 1 && abandoned)
+	if (atomic_fetch_sub(&pd->users, 1) == 1)
 		pd_finish(pd);
 }
 
@@ -67,8 +67,8 @@ int pd_create(struct ibv_context *context, struct pd **out);
 int pd_create_parent(struct pd *parent, struct td *td, struct pd **out);
 
 /*
- * The PD with this handle, of the contexts with this number, including imports. NULL: there is
- * none.
+ * The PD with this handle, of the contexts with this number, including imports; for pd_put. NULL:
+ * there is none.
  */
 struct pd *pd_find(uint64_t context_number, uint32_t handle);
 
@@ -77,6 +77,8 @@ int pd_import(struct pd *home, struct ibv_context *context, struct pd **out);
 
 /* 0, or -EBUSY with a cause reported. */
 int pd_destroy(struct pd *pd);
+
+void pd_reset_after_fork(void);
 
 int td_create(struct ibv_context *context, struct td **out); /* 0, -ENOMEM */
 int td_destroy(struct td *td);				     /* 0, -EBUSY */

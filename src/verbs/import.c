@@ -82,15 +82,17 @@ static void *unknown_handle(const char *what, uint32_t handle)
 VERBS_EXPORT struct ibv_pd *ibv_import_pd(struct ibv_context *context, uint32_t handle)
 {
 	UNCANCELLED;
-	struct pd *home = pd_find(context_of(context)->number, handle), *pd;
-	int error;
+	struct pd *home = pd_find(context_of(context)->number, handle), *pd = NULL;
+	int error = -EINVAL;
 
 	if (home && !adapter_is_foreign(context_of(home->ib.context)))
 		error = pd_import(home, context, &pd);
 	else if (cmd_fd_shows_pd(context->cmd_fd, handle))
 		error = pd_create(context, &pd);
 	else
-		return unknown_handle("PD", handle);
+		unknown_handle("PD", handle);
+	if (home)
+		pd_put(home);
 	if (error_from(error) != 0)
 		return NULL;
 	pd->ib.handle = handle;
@@ -108,13 +110,14 @@ VERBS_EXPORT void ibv_unimport_pd(struct ibv_pd *pd)
 	else if (!pd_of(pd)->imported)
 		error_report(EINVAL, CAUSE_WRONG_TYPE, "PD %u was not imported", pd->handle);
 	else if (live_object_remove(&pd_of(pd)->live, NULL))
-		pd_abandon(pd_of(pd));
+		pd_put(pd_of(pd));
 }
 
 VERBS_EXPORT struct ibv_mr *ibv_import_mr(struct ibv_pd *pd, uint32_t handle)
 {
 	UNCANCELLED;
-	struct mr *home = mr_find(handle), *mr;
+	/* the handles of another process are not for this one's table */
+	struct mr *home = context_of(pd->context)->elsewhere ? NULL : mr_find(handle), *mr;
 	uint32_t number;
 	int error;
 
@@ -149,7 +152,7 @@ VERBS_EXPORT void ibv_unimport_mr(struct ibv_mr *mr)
 VERBS_EXPORT struct ibv_dm *ibv_import_dm(struct ibv_context *context, uint32_t handle)
 {
 	UNCANCELLED;
-	struct dm *home = dm_find(handle), *dm;
+	struct dm *home = context_of(context)->elsewhere ? NULL : dm_find(handle), *dm;
 	uint32_t length;
 	int error;
 
