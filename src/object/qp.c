@@ -21,11 +21,25 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 	qp_fence_source();
 }
 
-void qp_raise(struct qp *qp, enum ibv_event_type type)
+static void raise_at(struct qp *handle, enum ibv_event_type type)
 {
-	struct ibv_async_event event = { .element.qp = &qp->ib, .event_type = type };
+	struct ibv_async_event event = { .element.qp = &handle->ib, .event_type = type };
 
-	context_raise(qp->context, &event, &qp->async_reported);
+	context_raise(handle->context, &event, &handle->async_reported);
+}
+
+void qp_raise(struct qp *qp, enum ibv_event_type type) REQUIRES(qp->lock)
+{
+	struct list *pos;
+
+	if (qp->type != IBV_QPT_XRC_RECV) {
+		raise_at(qp, type);
+		return;
+	}
+	if (qp->xrcd) /* else the program has closed this handle */
+		raise_at(qp, type);
+	list_for_each(pos, &qp->opened)
+		raise_at(list_entry(pos, struct qp, link), type);
 }
 
 void qp_count(const struct qp *qp, enum counter counter)
@@ -160,7 +174,7 @@ void qp_fail(struct qp *qp, enum cause cause)
 }
 
 /* In SQD the SQ is drained when nothing is in flight; requests that were not issued stay. */
-static void check_drained(struct qp *qp)
+static void check_drained(struct qp *qp) REQUIRES(qp->lock)
 {
 	if (qp->drained || qp->sq.head != qp->sq.issue ||
 	    (qp->sq.issue != qp->sq.tail && wqe_is_begun(sq_wqe(&qp->sq, qp->sq.issue))))

@@ -88,12 +88,14 @@ struct qp {
 	struct xrcd *xrcd;	   /* XRC_RECV; NULL after ibv_destroy_qp of the first handle */
 	struct xrc_domain *domain; /* XRC_RECV: with a reference */
 	struct qp *real;	   /* of a handle of ibv_open_qp: the QP; else NULL */
-	_Atomic uint32_t handles;  /* XRC_RECV: the first handle and those of ibv_open_qp */
+	/* of XRC_RECV, guarded by the lock: the first handle and those of ibv_open_qp */
+	uint32_t handles;
+	struct list opened; /* those of ibv_open_qp, by their `link` */
 	struct rq own_rq;
 	struct rq *rq;		 /* &own_rq or &srq->rq */
 	uint32_t index;		 /* in the table; qp_num = slot << 14 | index */
 	uint32_t async_reported; /* guarded by the context's async lock */
-	struct list link;	 /* in the list of all QPs (qp_visit) */
+	struct list link; /* in the list of all QPs (qp_visit), or in `opened` of the real QP */
 
 	struct lock lock;
 	_Atomic uint8_t state; /* enum ibv_qp_state; written under the lock */
@@ -242,7 +244,10 @@ void qp_flush(struct qp *qp) REQUIRES(qp->lock);
  */
 void qp_retire(struct qp *qp);
 
-/* Raises an async event of the QP. The caller may hold any lock but the context's async lock. */
+/*
+ * Raises an async event of the QP: for each handle that the program has, as Linux does. The caller
+ * holds the QP's lock. Takes the context's async lock.
+ */
 void qp_raise(struct qp *qp, enum ibv_event_type type);
 
 /* Counts an event of the QP for its device. */

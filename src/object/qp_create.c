@@ -135,7 +135,8 @@ static void set_fields(struct qp *qp, struct context *context, struct pd *pd,
 	qp->remote_pd = pd ? pd->number : 0;
 	qp->xrcd = xrcd;
 	qp->domain = xrcd ? xrcd->domain : NULL;
-	atomic_store(&qp->handles, 1);
+	qp->handles = 1;
+	list_init(&qp->opened);
 	qp->send_cq = attr->send_cq ? cq_of(attr->send_cq) : NULL;
 	qp->recv_cq = attr->recv_cq ? cq_of(attr->recv_cq) : NULL;
 	qp->srq = attr->srq ? srq_of(attr->srq) : NULL;
@@ -234,7 +235,8 @@ static bool find_target(uint32_t qpn, const struct xrcd *xrcd, struct qp **qp)
 {
 	if (!qp_find_locked(qpn, qp))
 		return false;
-	if ((*qp)->type == IBV_QPT_XRC_RECV && (*qp)->domain == xrcd->domain)
+	/* without handles it is being destroyed */
+	if ((*qp)->type == IBV_QPT_XRC_RECV && (*qp)->domain == xrcd->domain && (*qp)->handles)
 		return true;
 	qp_unlock(*qp);
 	return false;
@@ -264,7 +266,11 @@ int qp_open(struct context *context, struct xrcd *xrcd, uint32_t qpn, void *qp_c
 	lock_init(&new->lock);
 	rq_init(&new->own_rq, 0, 0);
 	new->rq = &new->own_rq;
-	atomic_fetch_add(&qp->handles, 1);
+	pthread_mutex_init(&new->ib.mutex, NULL);
+	pthread_cond_init(&new->ib.cond, NULL);
+	new->ib.events_completed = 0;
+	qp->handles++;
+	list_add_tail(&qp->opened, &new->link);
 	atomic_fetch_add(&xrcd->users, 1);
 	qp_unlock(qp);
 	*handle = new;
@@ -277,18 +283,27 @@ int qp_open(struct context *context, struct xrcd *xrcd, uint32_t qpn, void *qp_c
  */
 static bool close_handle(struct qp *handle, struct qp *qp)
 {
-	if (handle != qp) {
-		atomic_fetch_sub(&handle->xrcd->users, 1);
-		rq_fini(&handle->own_rq);
-		lock_fini(&handle->lock);
-		free(handle);
-	} else if (atomic_load(&qp->handles) > 1) {
-		lock_acquire(&qp->lock);
-		atomic_fetch_sub(&qp->xrcd->users, 1);
-		qp->xrcd = NULL;
-		lock_release(&qp->lock);
-	}
-	return atomic_fetch_sub(&qp->handles, 1) > 1;
+	bool stays;
+
+	lock_acquire(&qp->lock);
+	if (handle != qp)
+		list_del(&handle->link);
+	atomic_fetch_sub(&handle->xrcd->users, 1);
+	handle->xrcd = NULL;
+	lock_release(&qp->lock);
+	settle_events(handle);
+	/* Last: with the last one the QP goes. */
+	lock_acquire(&qp->lock);
+	stays = --qp->handles > 0;
+	lock_release(&qp->lock);
+	if (handle == qp)
+		return stays;
+	rq_fini(&handle->own_rq);
+	lock_fini(&handle->lock);
+	pthread_mutex_destroy(&handle->ib.mutex);
+	pthread_cond_destroy(&handle->ib.cond);
+	free(handle);
+	return stays;
 }
 
 static void purge(struct qp *qp)

@@ -163,9 +163,23 @@ VERBS_EXPORT struct ibv_context *ibv_open_device(struct ibv_device *ib)
 	return context_open((struct device *)ib, -1, NULL);
 }
 
+/* A handle of ibv_open_qp in another context keeps its QP. */
+static bool is_open_elsewhere(const struct qp *qp) REQUIRES(qp->lock)
+{
+	struct list *pos;
+
+	if (qp->type != IBV_QPT_XRC_RECV)
+		return false;
+	list_for_each(pos, &qp->opened)
+		if (list_entry(pos, struct qp, link)->context != qp->context)
+			return true;
+	return false;
+}
+
 static bool fail_if_of(struct qp *qp, void *context) REQUIRES(qp->lock)
 {
-	if (qp->context == context && qp_state(qp) != IBV_QPS_RESET && qp_state(qp) != IBV_QPS_ERR)
+	if (qp->context == context && !is_open_elsewhere(qp) && qp_state(qp) != IBV_QPS_RESET &&
+	    qp_state(qp) != IBV_QPS_ERR)
 		qp_fail(qp, CAUSE_FLUSHED);
 	return true;
 }

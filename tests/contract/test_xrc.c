@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "expect.h"
+#include "events.h"
 
 #define TARGETS 2 /* SRQs of a target, each with a CQ: in the places of SENDS and RECEIVES */
 #define BUFFER	(1u << 20)
@@ -489,6 +489,37 @@ static void rule_09_xrc_open_qp(struct pair *pair)
 	REQUIRE(!open_qp(side->context, other, b->qpn[0]), "a QP that is gone");
 }
 
+static void take_async(struct ibv_context *context, struct ibv_async_event *event)
+{
+	REQUIRE(readable(context->async_fd, WAIT_MS), "no async event");
+	REQUIRE(ibv_get_async_event(context, event) == 0, "ibv_get_async_event");
+	REQUIRE(event->event_type == IBV_EVENT_QP_ACCESS_ERR, "event %d", event->event_type);
+	ibv_ack_async_event(event);
+}
+
+/* Each handle that the program has gets the QP's events, and none that it has closed. */
+static void rule_31_xrc_events_of_each_handle(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct op_target target = connect_xrc(pair, 1, WITH(.qps = 0));
+	struct ibv_context *context = b->side->context;
+	struct ibv_qp *first = b->side->qp[0], *one, *other;
+	struct ibv_async_event events[2];
+
+	one = open_qp(context, target.xrc->xrcd, b->qpn[0]);
+	other = open_qp(context, target.xrc->xrcd, b->qpn[0]);
+	REQUIRE(one && other && ibv_destroy_qp(first) == 0, "the handles");
+	post_send(a, 0, WRITE(b, 0, .wr_id = 1, .length = 64, .rkey = 1, .srqn = target.srqn[0]));
+	expect(a, SENDS, 1, IBV_WC_REM_ACCESS_ERR);
+	take_async(context, &events[0]);
+	take_async(context, &events[1]);
+	REQUIRE((events[0].element.qp == one && events[1].element.qp == other) ||
+			(events[0].element.qp == other && events[1].element.qp == one),
+		"the events are of other handles");
+	REQUIRE(!readable(context->async_fd, QUIET_MS), "one more event");
+	REQUIRE(ibv_destroy_qp(one) == 0 && ibv_destroy_qp(other) == 0, "ibv_destroy_qp");
+}
+
 static void rule_09_xrc_bad_arguments(struct pair *pair)
 {
 	struct op_target target = connect_xrc(pair, 1, WITH(.qps = 0));
@@ -533,6 +564,7 @@ static const struct test tests[] = {
 	PAIR(rule_14_xrc_reset_and_again),
 	HERE(rule_09_xrc_domain_by_file),
 	HERE(rule_09_xrc_open_qp),
+	HERE(rule_31_xrc_events_of_each_handle),
 	HERE(rule_09_xrc_bad_arguments),
 };
 
