@@ -41,6 +41,7 @@
 #include "object/live_object.h"
 #include "object/mr.h"
 #include "object/mw.h"
+#include "object/pd.h"
 #include "object/qp_table.h"
 #include "object/xrcd.h"
 #include "raw/raw.h"
@@ -240,10 +241,12 @@ static void in_child(void)
 	lock_init(&adapter_lock);
 	device_reset_after_fork();
 	live_object_reset_after_fork();
-	bounce_reset_after_fork(); /* a start that failed has left them */
+	pd_reset_after_fork();
+	qp_table_reset_after_fork(); /* a child that had no adapter has its parent's QPs */
+	bounce_reset_after_fork();   /* a start that failed has left them */
 	if (!running)
 		return;
-	running = false;
+	running = progress_running = false;
 	fork_free_begin();
 	/* NOLINTNEXTLINE(bugprone-unused-return-value): a fork handler cannot report a failure */
 	mmap(arena, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, arena_fd, 0);
@@ -253,7 +256,6 @@ static void in_child(void)
 	sleeper_reset_after_fork();
 	key_table_reset_after_fork();
 	mw_reset_after_fork();
-	qp_table_reset_after_fork();
 	xrc_reset_after_fork();
 	cause_reset_after_fork();
 	counter_reset_after_fork();

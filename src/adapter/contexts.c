@@ -135,8 +135,12 @@ bool contexts_is_foreign(const struct context *context)
 
 void contexts_reset_after_fork(void)
 {
+	struct list *pos;
+
 	generation++;
 	lock_acquire_in_child(&contexts_lock);
+	list_for_each(pos, &contexts)
+		context_reset_after_fork(list_entry(pos, struct context, link));
 	list_init(&contexts);
 	arena = NULL;
 	lock_release(&contexts_lock);

@@ -2,8 +2,11 @@
 #include "base/eventfd.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <sys/eventfd.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -31,6 +34,30 @@ int eventfd_take(int fd)
 	uint64_t value;
 
 	return read(fd, &value, sizeof(value)) == sizeof(value) ? 0 : -1;
+}
+
+/* All files without an inode of their own have the same one. */
+static bool is_same_kind(int fd, int other)
+{
+	struct stat one, two;
+
+	return !fstat(fd, &one) && !fstat(other, &two) && one.st_dev == two.st_dev &&
+	       one.st_ino == two.st_ino;
+}
+
+void eventfd_renew(int *fd)
+{
+	int flags = fcntl(*fd, F_GETFL), on_exec = fcntl(*fd, F_GETFD), own;
+
+	if (flags < 0 || on_exec < 0)
+		return;
+	own = eventfd(0, EFD_SEMAPHORE | EFD_CLOEXEC | (flags & O_NONBLOCK ? EFD_NONBLOCK : 0));
+	if (own < 0)
+		*fd = -1;
+	else if (is_same_kind(own, *fd) && dup3(own, *fd, on_exec & FD_CLOEXEC ? O_CLOEXEC : 0) < 0)
+		*fd = -1;
+	if (own >= 0)
+		close(own);
 }
 
 /* RWF_NOWAIT because the program may set O_NONBLOCK, for all holders of the file. */

@@ -19,6 +19,13 @@ void eventfd_add(int fd);
  */
 int eventfd_take(int fd);
 
+/*
+ * In the child of a fork: the descriptor is the parent's file. Gives it a counter of the child's
+ * own, at 0; without one *fd is -1. Only system calls. Does nothing to a descriptor that
+ * the program has put another file at.
+ */
+void eventfd_renew(int *fd);
+
 /* Takes up to `count` without blocking, whatever O_NONBLOCK says; returns how many it took. */
 uint32_t eventfd_withdraw(int fd, uint32_t count);
 

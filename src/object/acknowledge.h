@@ -20,6 +20,13 @@ static inline void acknowledge_wait(pthread_mutex_t *mutex, pthread_cond_t *cond
 	pthread_mutex_unlock(mutex);
 }
 
+/* In the child of a fork, which has no thread that could acknowledge what the parent's fetched. */
+static inline void acknowledge_reset_after_fork(pthread_mutex_t *mutex, pthread_cond_t *cond)
+{
+	pthread_mutex_init(mutex, NULL);
+	pthread_cond_init(cond, NULL);
+}
+
 /* The program acknowledges `count` events. */
 static inline void acknowledge(pthread_mutex_t *mutex, pthread_cond_t *cond, uint32_t *completed,
 			       uint32_t count)

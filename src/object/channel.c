@@ -10,6 +10,18 @@
 #include "base/eventfd.h"
 #include "base/sleeper.h"
 
+/* The parent keeps its events; the child's CQs have dropped their part. */
+static void reset_after_fork(struct live_object *node)
+{
+	struct channel *channel = container_of(node, struct channel, live);
+
+	lock_init(&channel->lock);
+	list_init(&channel->pending);
+	channel->withdrawn = 0;
+	channel->sleep = CHANNEL_AWAKE;
+	eventfd_renew(&channel->ib.fd);
+}
+
 int channel_create(struct ibv_context *context, struct channel **channel)
 {
 	struct channel *new = calloc(1, sizeof(*new));
@@ -30,6 +42,7 @@ int channel_create(struct ibv_context *context, struct channel **channel)
 	}
 	lock_init(&new->lock);
 	list_init(&new->pending);
+	new->live.after_fork = reset_after_fork;
 	*channel = new;
 	return 0;
 }

@@ -9,6 +9,8 @@
  * channel_cq.pending. So it is level-triggered in poll and epoll, and programs can set O_NONBLOCK.
  * An event that a thread makes for itself (channel_look_begin) may pass it by.
  *
+ * The child of a fork has a copy of each channel, with a descriptor of its own and no events.
+ *
  * Lock: channel->lock, taken inside CQ locks.
  */
 #ifndef OBJECT_CHANNEL_H

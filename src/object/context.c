@@ -50,6 +50,14 @@ uint32_t context_drop_events(struct context *context, const void *object, const 
 	return fetched;
 }
 
+void context_reset_after_fork(struct context *context)
+{
+	lock_init(&context->async_lock);
+	list_init(&context->async_pending);
+	context->async_withdrawn = 0;
+	eventfd_renew(&context->verbs.context.async_fd);
+}
+
 static struct async_event *take_oldest(struct context *context) REQUIRES(context->async_lock)
 {
 	struct async_event *oldest;

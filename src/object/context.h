@@ -98,6 +98,12 @@ void context_raise(struct context *context, const struct ibv_async_event *event,
 uint32_t context_drop_events(struct context *context, const void *object, const uint32_t *reported);
 
 /*
+ * The child of a fork has a copy of the context, with an async_fd of its own and no events. Leaks
+ * those that were pending.
+ */
+void context_reset_after_fork(struct context *context);
+
+/*
  * Takes the oldest event, for a reader that has taken one count off async_fd, and counts it as
  * reported. False: the event was dropped; read again. Takes async_lock.
  */

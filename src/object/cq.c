@@ -89,6 +89,18 @@ static int check_attr(struct context *context, const struct ibv_cq_init_attr_ex 
 	return 0;
 }
 
+static void reset_after_fork(struct live_object *node)
+{
+	struct cq *cq = container_of(node, struct cq, live);
+
+	lock_init(&cq->lock);
+	lock_init(&cq->poll_lock);
+	acknowledge_reset_after_fork(&cq->ib.mutex, &cq->ib.cond);
+	cq->ib.comp_events_completed = cq->ib.async_events_completed = 0;
+	cq->events.pending = cq->events.reported = cq->async_reported = 0;
+	list_init(&cq->events.link);
+}
+
 int cq_create(struct context *context, const struct ibv_cq_init_attr_ex *attr, struct cq **cq)
 {
 	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
@@ -127,6 +139,7 @@ int cq_create(struct context *context, const struct ibv_cq_init_attr_ex *attr, s
 		new->wants_wallclock || attr->wc_flags &IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
 	new->ignore_overrun = flags &IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	new->single_threaded = flags &IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
+	new->live.after_fork = reset_after_fork;
 	if (attr->channel)
 		channel_attach(channel_of(attr->channel), &new->events, new);
 	*cq = new;

@@ -10,7 +10,7 @@
 static struct lock lock = LOCK_INITIALIZER;
 /*
  * Each change stores one pointer. So the child of a fork finds complete chains, even if another
- * thread of the parent was in here, and only has to initialize the lock.
+ * thread of the parent was in here.
  */
 static struct live_object *buckets[BUCKETS] GUARDED_BY(lock);
 
@@ -76,5 +76,10 @@ bool live_object_remove(struct live_object *node, const uint32_t *handle)
 
 void live_object_reset_after_fork(void)
 {
-	lock_init(&lock);
+	lock_acquire_in_child(&lock);
+	for (uint32_t i = 0; i < BUCKETS; i++)
+		for (struct live_object *node = buckets[i]; node; node = node->next)
+			if (node->after_fork)
+				node->after_fork(node);
+	lock_release(&lock);
 }

@@ -23,6 +23,12 @@
 struct live_object {
 	struct live_object *next; /* in the bucket */
 	uint32_t handle;	  /* of the object at creation; 0 for kinds without one */
+	/*
+	 * NULL, or called for the object's copy in the child of a fork: threads that the child does
+	 * not have may have held its locks, and its events are those of the parent. Neither
+	 * allocates nor frees.
+	 */
+	void (*after_fork)(struct live_object *node);
 };
 
 void live_object_add(struct live_object *node, uint32_t handle);
@@ -35,6 +41,7 @@ bool live_object_exists(const struct live_object *node, const uint32_t *handle);
 /* Removes the object if it exists. The caller then destroys it, or adds it again. */
 bool live_object_remove(struct live_object *node, const uint32_t *handle);
 
+/* In the child's only thread. Calls `after_fork` of all objects. */
 void live_object_reset_after_fork(void);
 
 #endif

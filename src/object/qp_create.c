@@ -242,6 +242,18 @@ static bool find_target(uint32_t qpn, const struct xrcd *xrcd, struct qp **qp)
 	return false;
 }
 
+/* The lock of the QP may have been held, so its list of handles may be half changed. */
+static void reset_after_fork(struct live_object *node)
+{
+	struct qp *handle = container_of(node, struct qp, live);
+
+	list_init(&handle->link);
+	lock_init(&handle->lock);
+	lock_init(&handle->own_rq.lock);
+	acknowledge_reset_after_fork(&handle->ib.mutex, &handle->ib.cond);
+	handle->ib.events_completed = handle->async_reported = 0;
+}
+
 int qp_open(struct context *context, struct xrcd *xrcd, uint32_t qpn, void *qp_context,
 	    struct qp **handle)
 {
@@ -263,6 +275,7 @@ int qp_open(struct context *context, struct xrcd *xrcd, uint32_t qpn, void *qp_c
 	new->context = context;
 	new->real = qp;
 	new->xrcd = xrcd;
+	new->live.after_fork = reset_after_fork;
 	lock_init(&new->lock);
 	rq_init(&new->own_rq, 0, 0);
 	new->rq = &new->own_rq;

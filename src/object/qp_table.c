@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "object/acknowledge.h"
+
 static struct {
 	struct lock lock; /* guards all below, except `live` */
 	struct arena_qp *entries;
@@ -80,11 +82,11 @@ void qp_table_reset_after_fork(void)
 
 		atomic_store(&table.live[qp->index], NULL);
 		lock_init(&qp->lock);
-		lock_init(&qp->rq->lock);
-		if (qp->send_cq)
-			lock_init(&qp->send_cq->lock);
-		if (qp->recv_cq)
-			lock_init(&qp->recv_cq->lock);
+		lock_init(&qp->own_rq.lock);
+		acknowledge_reset_after_fork(&qp->ib.mutex, &qp->ib.cond);
+		qp->ib.events_completed = qp->async_reported = 0;
+		list_init(&qp->opened);
+		qp->attachments = 0; /* groups and flows are the parent's */
 		qp->entry = &orphan_entry;
 		qp->path = &qp_path_orphan;
 		qp->path_data = NULL;

@@ -21,6 +21,15 @@ static int check_attr(const struct ibv_srq_attr *attr)
 	return -EINVAL;
 }
 
+static void reset_after_fork(struct live_object *node)
+{
+	struct srq *srq = container_of(node, struct srq, live);
+
+	lock_init(&srq->rq.lock);
+	acknowledge_reset_after_fork(&srq->ib.mutex, &srq->ib.cond);
+	srq->ib.events_completed = srq->async_reported = 0;
+}
+
 int srq_create(struct context *context, struct pd *pd, void *srq_context, struct ibv_srq_attr *attr,
 	       struct srq **srq)
 {
@@ -49,6 +58,7 @@ int srq_create(struct context *context, struct pd *pd, void *srq_context, struct
 	pthread_cond_init(&new->ib.cond, NULL);
 	new->pd = pd;
 	new->type = IBV_SRQT_BASIC;
+	new->live.after_fork = reset_after_fork;
 	pd_get(pd);
 	attr->max_sge = max_sge;
 	*srq = new;

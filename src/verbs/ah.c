@@ -42,6 +42,10 @@ VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 	struct ah *ah;
 	bool local;
 
+	if (adapter_is_foreign(context)) {
+		error_report(EINVAL, CAUSE_OTHER_PROCESS, "PD %u", pd->handle);
+		return NULL;
+	}
 	if (context->iwarp) {
 		error_report(EOPNOTSUPP, CAUSE_UNSUPPORTED, "iWARP has no address handles");
 		return NULL;

@@ -17,7 +17,8 @@ VERBS_EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context)
 
 	if (error_from(pd_create(context, &pd)) != 0)
 		return NULL;
-	if (!context_of(context)->elsewhere)
+	/* the child of a fork shares the file, which is the parent's */
+	if (!context_of(context)->elsewhere && !adapter_is_foreign(context_of(context)))
 		cmd_fd_show_pd(context->cmd_fd, pd->ib.handle, pd->number);
 	context_enter(context_of(context), &pd->live, pd->ib.handle);
 	return &pd->ib;
@@ -37,7 +38,6 @@ VERBS_EXPORT int ibv_dealloc_pd(struct ibv_pd *pd)
 	is_shown = !pd_of(pd)->parent && !pd_of(pd)->imported && !context->elsewhere;
 	handle = pd->handle;
 	error = error_from(pd_destroy(pd_of(pd)));
-	/* the child of a fork shares the file, and must not change the parent's entry */
 	if (!error && is_shown && !adapter_is_foreign(context))
 		cmd_fd_show_pd(context->verbs.context.cmd_fd, handle, 0);
 	return context_leave(context, &pd_of(pd)->live, handle, error);

@@ -74,6 +74,10 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 
 	if (error)
 		return error;
+	if (adapter_is_foreign(context)) {
+		cause_report(CAUSE_OTHER_PROCESS, 0, "QP");
+		return EINVAL;
+	}
 	path = adapter_path(context, attr->qp_type);
 	if (attr->qp_type == IBV_QPT_RAW_PACKET && context->infiniband)
 		path = NULL; /* in the link mode with LIDs paths have no Ethernet address */

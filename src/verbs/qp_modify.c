@@ -70,6 +70,8 @@ VERBS_EXPORT int ibv_modify_qp(struct ibv_qp *ib, struct ibv_qp_attr *attr, int 
 	if (!live_object_exists(&qp_of(ib)->live, &ib->handle))
 		return error_unknown_object("ibv_modify_qp");
 	qp = qp_real(ib);
+	if (adapter_is_foreign(qp->context))
+		return error_report(EIO, CAUSE_OTHER_PROCESS, "QP 0x%06x", ib->qp_num);
 	if (qp->context->infiniband && attr_mask & IBV_QP_AV) {
 		asked = attr->ah_attr;
 		resolved = *attr;

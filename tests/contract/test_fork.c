@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "expect.h"
+#include "events.h"
 
 /* Runs `body` in a child of this very process and waits for it. */
 static void in_child(void (*body)(struct pair *pair), struct pair *pair)
@@ -26,6 +26,8 @@ static void in_child(void (*body)(struct pair *pair), struct pair *pair)
 		WIFSIGNALED(status) ? "was killed by signal" : "failed with status",
 		WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
+
+static bool stop;
 
 static void do_nothing(struct pair *pair)
 {
@@ -263,6 +265,156 @@ static void rule_32_child_holds_no_port(struct pair *pair)
 	expect_working(pair, 0);
 }
 
+static void leave_with_events(struct pair *pair)
+{
+	struct side *side = pair->a.side;
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+
+	REQUIRE(ibv_modify_qp(side->qp[0], &attr, IBV_QP_STATE) == EIO, "ibv_modify_qp");
+	REQUIRE(ibv_destroy_qp(side->qp[0]) == 0 && ibv_destroy_cq(side->cq[SENDS]) == 0 &&
+			ibv_destroy_cq(side->cq[RECEIVES]) == 0,
+		"destroying the copies");
+	REQUIRE(!readable(side->channel->fd, 0) && !readable(side->context->async_fd, 0),
+		"the parent's events");
+	REQUIRE(ibv_destroy_comp_channel(side->channel) == 0, "ibv_destroy_comp_channel");
+}
+
+/* The events of the parent stay its own: those that wait, and those that it has not acknowledged.
+ */
+static void rule_32_child_leaves_the_events(struct pair *pair)
+{
+	struct side *side;
+	struct ibv_cq *cq;
+	void *context;
+
+	pair_connect(pair, WITH(.channel = true));
+	side = pair->a.side;
+	arm(pair, RECEIVES, false);
+	deliver(pair, 50, SOLICITED);
+	REQUIRE(ibv_get_cq_event(side->channel, &cq, &context) == 0, "ibv_get_cq_event");
+	arm(pair, RECEIVES, false);
+	deliver(pair, 51, SOLICITED);
+	REQUIRE(readable(side->channel->fd, WAIT_MS), "no event");
+	in_child(leave_with_events, pair);
+	expect_event(pair, RECEIVES);
+	expect_no_event(pair);
+	ibv_ack_cq_events(cq, 1);
+	expect(&pair->a, RECEIVES, 50, IBV_WC_SUCCESS);
+	expect(&pair->a, RECEIVES, 51, IBV_WC_SUCCESS);
+	arm(pair, RECEIVES, false);
+	deliver(pair, 52, SOLICITED);
+	expect_event(pair, RECEIVES);
+	expect(&pair->a, RECEIVES, 52, IBV_WC_SUCCESS);
+}
+
+static void leave_with_async_event(struct pair *pair)
+{
+	struct side *side = pair->b.side;
+
+	REQUIRE(ibv_destroy_qp(side->qp[0]) == 0, "ibv_destroy_qp");
+	REQUIRE(!readable(side->context->async_fd, 0), "the parent's event");
+}
+
+static void rule_32_child_leaves_the_async_events(struct pair *pair)
+{
+	pair_connect(pair, WITH());
+	post_send(&pair->a, 0, WRITE(&pair->b, 0, .wr_id = 1, .length = 64, .rkey = 1));
+	expect(&pair->a, SENDS, 1, IBV_WC_REM_ACCESS_ERR);
+	REQUIRE(readable(pair->b.side->context->async_fd, WAIT_MS), "no async event");
+	in_child(leave_with_async_event, pair);
+	expect_async(&pair->b, 0, IBV_EVENT_QP_ACCESS_ERR);
+}
+
+static void refuse_new_objects(struct pair *pair)
+{
+	struct side *side = pair->a.side;
+	struct ibv_qp_init_attr init = { .qp_type = IBV_QPT_RC,
+					 .send_cq = side->cq[SENDS],
+					 .recv_cq = side->cq[RECEIVES] };
+	struct ibv_ah_attr ah = { .is_global = 1,
+				  .port_num = 1,
+				  .grh = { .dgid = pair->b.gid, .hop_limit = 1 } };
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY };
+
+	REQUIRE(!ibv_create_qp(side->pd, &init) && errno == EINVAL, "a QP: errno %d", errno);
+	REQUIRE(!ibv_create_ah(side->pd, &ah) && errno == EINVAL, "an AH: errno %d", errno);
+	REQUIRE(ibv_modify_qp(side->qp[0], &attr,
+			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY) == EIO,
+		"ibv_modify_qp");
+	REQUIRE(ibv_destroy_qp(side->qp[0]) == 0, "a QP with a multicast group");
+	ibv_dealloc_pd(ibv_alloc_pd(side->context));
+}
+
+/* What needs the parent's adapter is refused, and what is only there to be put away is. */
+static void rule_32_child_cannot_connect(struct pair *pair)
+{
+	union ibv_gid group = { .raw = { 0xff, 0x0e, [15] = 0x77 } };
+	struct ibv_context *imported;
+	struct ibv_pd *pd;
+	uint32_t next;
+
+	pair_make(pair, WITH(.type = IBV_QPT_UD));
+	end_ready(&pair->a, &pair->b, 0);
+	REQUIRE(ibv_attach_mcast(pair->a.side->qp[0], &group, 0) == 0, "ibv_attach_mcast");
+	pd = ibv_alloc_pd(pair->a.side->context);
+	REQUIRE(pd, "ibv_alloc_pd");
+	next = pd->handle + 1; /* the child's */
+	REQUIRE(ibv_dealloc_pd(pd) == 0, "ibv_dealloc_pd");
+	in_child(refuse_new_objects, pair);
+	REQUIRE(ibv_destroy_qp(pair->a.side->qp[0]) == EBUSY, "the parent's group");
+	REQUIRE(ibv_detach_mcast(pair->a.side->qp[0], &group, 0) == 0, "ibv_detach_mcast");
+	imported = ibv_import_device(dup(pair->a.side->context->cmd_fd));
+	REQUIRE(imported && !ibv_import_pd(imported, next), "the child's PD is the parent's");
+}
+
+/* Another thread polls, so the fork may find locks of a CQ and a channel taken. */
+static void *poll_all_the_time(void *arg)
+{
+	struct side *side = arg;
+	struct ibv_cq_init_attr_ex attr = { .cqe = 4, .channel = side->channel };
+	struct ibv_wc wc;
+
+	while (!__atomic_load_n(&stop, __ATOMIC_RELAXED)) {
+		struct ibv_cq_ex *other = ibv_create_cq_ex(side->context, &attr);
+
+		for (int i = 0; i < 100; i++) {
+			ibv_req_notify_cq(side->cq[SENDS], 0);
+			ibv_poll_cq(side->cq[SENDS], 1, &wc);
+			ibv_post_srq_recv(side->srq, NULL, NULL);
+		}
+		ibv_destroy_cq(ibv_cq_ex_to_cq(other));
+	}
+	return NULL;
+}
+
+static void put_away(struct pair *pair)
+{
+	struct side *side = pair->a.side;
+	struct ibv_srq_attr attr;
+	struct ibv_wc wc;
+
+	REQUIRE(ibv_query_srq(side->srq, &attr) == 0, "ibv_query_srq");
+	ibv_req_notify_cq(side->cq[SENDS], 0);
+	ibv_poll_cq(side->cq[SENDS], 1, &wc);
+	REQUIRE(ibv_destroy_srq(side->srq) == 0 && ibv_destroy_cq(side->cq[SENDS]) == 0 &&
+			ibv_destroy_comp_channel(side->channel) == EBUSY,
+		"destroying the copies");
+}
+
+static void rule_32_fork_beside_a_thread(struct pair *pair)
+{
+	struct side *side = side_open(WITH(.channel = true, .srq = true));
+	pthread_t thread;
+
+	pair->a.side = side;
+	__atomic_store_n(&stop, false, __ATOMIC_RELAXED);
+	REQUIRE(pthread_create(&thread, NULL, poll_all_the_time, side) == 0, "pthread_create");
+	for (int i = 0; i < 200; i++)
+		in_child(put_away, pair);
+	__atomic_store_n(&stop, true, __ATOMIC_RELAXED);
+	pthread_join(thread, NULL);
+}
+
 static const struct test tests[] = {
 	PAIR(rule_32_fork_init),
 	PAIR(rule_32_child_opens_anew),
@@ -273,6 +425,10 @@ static const struct test tests[] = {
 	PAIR(rule_32_child_uses_its_copies),
 	PAIR(rule_32_child_imports),
 	PAIR(rule_32_child_holds_no_port),
+	PAIR(rule_32_child_leaves_the_events),
+	HERE(rule_32_child_leaves_the_async_events),
+	PAIR(rule_32_child_cannot_connect),
+	HERE(rule_32_fork_beside_a_thread),
 };
 
 int main(int argc, char **argv)

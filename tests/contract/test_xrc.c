@@ -4,6 +4,7 @@
  */
 #include <fcntl.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "events.h"
@@ -520,6 +521,38 @@ static void rule_31_xrc_events_of_each_handle(struct pair *pair)
 	REQUIRE(ibv_destroy_qp(one) == 0 && ibv_destroy_qp(other) == 0, "ibv_destroy_qp");
 }
 
+/* The parent has fetched an event of a handle, which the child puts away. */
+static void rule_32_xrc_handles_of_a_child(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct op_target target = connect_xrc(pair, 1, WITH(.qps = 0));
+	struct ibv_context *context = b->side->context;
+	struct ibv_qp *handle = open_qp(context, target.xrc->xrcd, b->qpn[0]);
+	struct ibv_async_event event, other;
+	int status;
+	pid_t pid;
+
+	REQUIRE(handle, "ibv_open_qp");
+	post_send(a, 0, WRITE(b, 0, .wr_id = 1, .length = 64, .rkey = 1, .srqn = target.srqn[0]));
+	expect(a, SENDS, 1, IBV_WC_REM_ACCESS_ERR);
+	REQUIRE(readable(context->async_fd, WAIT_MS) && ibv_get_async_event(context, &event) == 0 &&
+			ibv_get_async_event(context, &other) == 0,
+		"the events of both handles");
+	pid = fork();
+	REQUIRE(pid >= 0, "fork");
+	if (pid == 0) {
+		runner_become_peer();
+		alarm(10 * (unsigned int)patience());
+		REQUIRE(ibv_destroy_qp(handle) == 0 && ibv_destroy_qp(b->side->qp[0]) == 0,
+			"ibv_destroy_qp in the child");
+		_exit(0);
+	}
+	REQUIRE(waitpid(pid, &status, 0) == pid && status == 0, "the child: status 0x%x", status);
+	ibv_ack_async_event(&event);
+	ibv_ack_async_event(&other);
+	REQUIRE(ibv_destroy_qp(handle) == 0, "ibv_destroy_qp");
+}
+
 static void rule_09_xrc_bad_arguments(struct pair *pair)
 {
 	struct op_target target = connect_xrc(pair, 1, WITH(.qps = 0));
@@ -565,6 +598,7 @@ static const struct test tests[] = {
 	HERE(rule_09_xrc_domain_by_file),
 	HERE(rule_09_xrc_open_qp),
 	HERE(rule_31_xrc_events_of_each_handle),
+	HERE(rule_32_xrc_handles_of_a_child),
 	HERE(rule_09_xrc_bad_arguments),
 };
 
