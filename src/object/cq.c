@@ -11,6 +11,7 @@
 #include "object/acknowledge.h"
 #include "object/context.h"
 #include "object/limits.h"
+#include "object/pd.h"
 #include "object/rq.h"
 #include "object/sq.h"
 
@@ -57,6 +58,22 @@ static void double_part(struct cq *cq, uint32_t head, uint32_t tail)
 	cq->ring_mask = mask;
 }
 
+/* ibv_create_cq_ex(3): `parent_domain` is one of ibv_alloc_parent_domain. */
+static int check_domain(struct context *context, const struct ibv_cq_init_attr_ex *attr)
+{
+	const struct pd *domain = attr->parent_domain ? pd_of(attr->parent_domain) : NULL;
+
+	if (!domain || !domain->parent || domain->imported) {
+		cause_report(CAUSE_ARGUMENT_INVALID, 0, "CQ: no parent domain");
+		return -EINVAL;
+	}
+	if (domain->ib.context != &context->verbs.context) {
+		cause_report(CAUSE_OTHER_CONTEXT, 0, "CQ and its parent domain");
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int check_attr(struct context *context, const struct ibv_cq_init_attr_ex *attr)
 {
 	uint32_t flags = attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS ? attr->flags : 0;
@@ -86,7 +103,7 @@ static int check_attr(struct context *context, const struct ibv_cq_init_attr_ex 
 		cause_report(CAUSE_OTHER_CONTEXT, 0, "CQ and its channel");
 		return -EINVAL;
 	}
-	return 0;
+	return attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD ? check_domain(context, attr) : 0;
 }
 
 static void reset_after_fork(struct live_object *node)
@@ -140,6 +157,10 @@ int cq_create(struct context *context, const struct ibv_cq_init_attr_ex *attr, s
 	new->ignore_overrun = flags &IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN;
 	new->single_threaded = flags &IBV_CREATE_CQ_ATTR_SINGLE_THREADED;
 	new->live.after_fork = reset_after_fork;
+	if (attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_PD) {
+		new->parent_domain = pd_of(attr->parent_domain);
+		pd_get(new->parent_domain);
+	}
 	if (attr->channel)
 		channel_attach(channel_of(attr->channel), &new->events, new);
 	*cq = new;
@@ -211,6 +232,8 @@ int cq_destroy(struct cq *cq)
 	lock_fini(&cq->poll_lock);
 	pthread_mutex_destroy(&cq->ib.mutex);
 	pthread_cond_destroy(&cq->ib.cond);
+	if (cq->parent_domain)
+		pd_put(cq->parent_domain);
 	free(cq->ring);
 	free(cq);
 	atomic_fetch_sub(&cqs, 1);

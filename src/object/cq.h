@@ -29,6 +29,7 @@
 #include "object/live_object.h"
 
 struct context;
+struct pd;
 struct qp;
 struct rq;
 struct sq;
@@ -91,6 +92,7 @@ struct cq {
 	struct cqe current;	/* of start_poll/next_poll; guarded by poll_lock */
 	_Atomic uint32_t users; /* send and receive queues; EBUSY while not 0 */
 	uint32_t moderate_count, moderate_period_us;
+	struct pd *parent_domain; /* NULL: none */
 	struct channel_cq events; /* guarded by channel->lock */
 	/* guarded by the context's async lock */
 	uint32_t async_reported;

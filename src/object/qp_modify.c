@@ -58,6 +58,14 @@ static bool above(const struct change *change, int bit, uint32_t value, uint32_t
 	return change->mask & bit && value > max;
 }
 
+/* The service level and the rate have no effect. */
+static bool is_same_path(const struct ibv_ah_attr *a, const struct ibv_ah_attr *b)
+{
+	return !memcmp(a->grh.dgid.raw, b->grh.dgid.raw, sizeof(a->grh.dgid)) &&
+	       a->grh.sgid_index == b->grh.sgid_index && a->grh.flow_label == b->grh.flow_label &&
+	       a->grh.hop_limit == b->grh.hop_limit && a->grh.traffic_class == b->grh.traffic_class;
+}
+
 static int check_values(const struct qp *qp, const struct change *change)
 {
 	const struct ibv_qp_attr *attr = change->attr;
@@ -66,6 +74,11 @@ static int check_values(const struct qp *qp, const struct change *change)
 	if (mask & IBV_QP_ALT_PATH)
 		return refuse(qp, change, EOPNOTSUPP, "alternate paths are not offered; port",
 			      attr->alt_port_num);
+	if (change->from == IBV_QPS_SQD && mask & IBV_QP_AV &&
+	    !is_same_path(&attr->ah_attr, &qp->attr.ah_attr))
+		return refuse(qp, change, EOPNOTSUPP,
+			      "another address vector than that of RTR; port",
+			      attr->ah_attr.port_num);
 	if (mask & IBV_QP_PATH_MIG_STATE && attr->path_mig_state != IBV_MIG_MIGRATED)
 		return refuse(qp, change, EOPNOTSUPP, "path_mig_state", attr->path_mig_state);
 	if (mask & IBV_QP_PORT && attr->port_num != 1)

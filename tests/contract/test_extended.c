@@ -417,6 +417,25 @@ static void rule_09_parent_domain(struct pair *pair)
 	REQUIRE(ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(parent) == 0, "freeing");
 }
 
+static void rule_09_cq_of_a_parent_domain(struct pair *pair)
+{
+	struct side *side = side_open(WITH());
+	struct ibv_parent_domain_init_attr init = { .pd = side->pd };
+	struct ibv_cq_init_attr_ex attr = { .cqe = 4, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD };
+	struct ibv_pd *parent = ibv_alloc_parent_domain(side->context, &init);
+	struct ibv_cq_ex *cq;
+
+	REQUIRE(parent, "ibv_alloc_parent_domain");
+	REFUSED(ibv_create_cq_ex(side->context, &attr));
+	attr.parent_domain = side->pd; /* not a parent domain */
+	REFUSED(ibv_create_cq_ex(side->context, &attr));
+	attr.parent_domain = parent;
+	cq = ibv_create_cq_ex(side->context, &attr);
+	REQUIRE(cq, "ibv_create_cq_ex: %s", strerror(errno));
+	REQUIRE(ibv_dealloc_pd(parent) == EBUSY, "a parent domain with a CQ is freed");
+	REQUIRE(ibv_destroy_cq(ibv_cq_ex_to_cq(cq)) == 0 && ibv_dealloc_pd(parent) == 0, "freeing");
+}
+
 /* Memory of the device: copied to and from, and a target like other memory. */
 static void rule_09_device_memory(struct pair *pair)
 {
@@ -464,6 +483,7 @@ static const struct test tests[] = {
 	HERE(rule_09_create_qp_ex_bad_arguments),
 	HERE(rule_09_works_or_is_unsupported),
 	HERE(rule_09_parent_domain),
+	HERE(rule_09_cq_of_a_parent_domain),
 	HERE(rule_09_device_memory),
 };
 

@@ -194,6 +194,21 @@ static void rule_10_attributes_of_other_moves(struct pair *pair)
 			try_move(pair, &moves[i], moves[i].required | moves[i].refused, false);
 }
 
+/* In SQD the program may name the address vector anew, but there is no other path. */
+static void rule_10_sqd_keeps_its_path(struct pair *pair)
+{
+	struct ibv_qp_attr attr;
+	struct ibv_qp *qp;
+
+	pair_make(pair, WITH(.qps = 0));
+	qp = qp_in_state(pair->a.side, &pair->a, IBV_QPT_RC, S(SQD));
+	attr = good_values(&pair->a, S(SQD));
+	REQUIRE(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV) == 0, "the same path");
+	attr.ah_attr.grh.hop_limit++;
+	REQUIRE(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV) == EOPNOTSUPP, "another path");
+	REQUIRE(state_of(qp) == S(SQD) && ibv_destroy_qp(qp) == 0, "ibv_destroy_qp");
+}
+
 static void rule_10_illegal_moves(struct pair *pair)
 {
 	pair_make(pair, WITH(.qps = 0));
@@ -544,6 +559,7 @@ static const struct test tests[] = {
 	HERE(rule_10_legal_moves),
 	HERE(rule_10_required_attributes),
 	HERE(rule_10_attributes_of_other_moves),
+	HERE(rule_10_sqd_keeps_its_path),
 	HERE(rule_10_illegal_moves),
 	HERE(rule_10_refused_modify_changes_nothing),
 	HERE(rule_10_path_mtu_beyond_the_port),
