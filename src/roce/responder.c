@@ -30,6 +30,12 @@ static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, ps
 		.address = tq->range.address,
 		.length = tq->range.length,
 	};
+	const struct nak nak = {
+		.owed = true,
+		.final = reaction->fails_qp,
+		.syndrome = refusal_syndrome(reaction->refusal),
+		.psn = psn,
+	};
 
 	if (verdict == VERDICT_NO_RECEIVE)
 		qp_count(tq->qp, COUNTER_NO_RECEIVE);
@@ -41,6 +47,8 @@ static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, ps
 		qp_count(tq->qp, COUNTER_REFUSED);
 		reaction_begin(qp, reaction, cause, &request);
 		transmit_owed(tq); /* answers to earlier requests */
+		if (reaction->refusal != REFUSAL_SILENT)
+			response_nak(tq, &nak); /* behind those that are left */
 		reaction_end(tq->qp, reaction, cause);
 	} else if (!qp_is_reliable(qp) && reaction->ends_message) {
 		qp_count(tq->qp, COUNTER_DROPPED);
@@ -48,10 +56,8 @@ static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, ps
 	}
 	if (reaction->refusal == REFUSAL_SILENT)
 		return;
-	response_nak(tq, &(struct nak){ .owed = true,
-					.final = reaction->fails_qp,
-					.syndrome = refusal_syndrome(reaction->refusal),
-					.psn = psn });
+	if (!reaction->fails_qp)
+		response_nak(tq, &nak);
 	tq->nak_sent = true;
 	tq->out_of_sequence_psn = psn;
 }
@@ -554,8 +560,9 @@ void responder_quiesce(struct roce_qp *tq)
 	congestion_forget(tq);
 	tq->acknowledged_by = NULL;
 	tq->revoked = 0;
-	tq->responses.head = tq->responses.tail = 0;
-	tq->replays.head = tq->replays.tail = 0;
+	/* Refusing a request does not take back the answers to those before it. */
+	if (qp_state(qp) != IBV_QPS_ERR || !tq->nak.final)
+		response_drop_all(tq);
 	if (qp_state(qp) != IBV_QPS_ERR) {
 		tq->nak = (struct nak){ 0 };
 		tq->msn = 0;

@@ -143,6 +143,12 @@ void response_repeat_atomic(struct roce_qp *tq, psn_t psn)
 	}
 }
 
+void response_drop_all(struct roce_qp *tq)
+{
+	tq->responses.head = tq->responses.tail = 0;
+	tq->replays.head = tq->replays.tail = 0;
+}
+
 void response_nak(struct roce_qp *tq, const struct nak *nak)
 {
 	if (tq->nak.final)
@@ -362,10 +368,19 @@ void response_restore(struct roce_qp *tq, const struct response_state *state, un
 
 void response_fail_read(struct roce_qp *tq, enum cause cause) REQUIRES(tq->qp->lock)
 {
-	const struct responses *responses = next_responses(tq);
+	struct responses *responses = next_responses(tq);
 	struct response response = responses->entries[responses->head % LIMIT_QP_RD_ATOM];
 	struct qp *qp = tq->qp;
 
+	if (responses == &tq->replays) {
+		responses->head++;
+		return;
+	}
+	response_drop_all(tq);
+	if (tq->nak.final) { /* of a later request: the QP has failed already */
+		tq->nak.psn = response.psn;
+		return;
+	}
 	cause_report(cause, qp->ib.qp_num, "READ of rkey 0x%x, address 0x%llx", response.rkey,
 		     (unsigned long long)response.va);
 	qp_raise(qp, IBV_EVENT_QP_ACCESS_ERR);

@@ -69,7 +69,14 @@ void response_save(const struct roce_qp *tq, struct response_state *state);
  */
 void response_restore(struct roce_qp *tq, const struct response_state *state, unsigned left);
 
-/* The memory of the next READ is no longer accessible: owes a NAK, and fails the QP. */
+/* Owes no response: the QP leaves its connection. */
+void response_drop_all(struct roce_qp *tq);
+
+/*
+ * The memory of the next READ is no longer accessible: owes a NAK, and fails the QP. Or drops the
+ * response to a duplicate, as if that came now: the requester may have the first response, and have
+ * revoked the key after it.
+ */
 void response_fail_read(struct roce_qp *tq, enum cause cause);
 
 /* base/check.h */
