@@ -43,6 +43,7 @@ static struct ctl_client *ctl;
 static uint32_t own_slot;
 static bool self_is_active GUARDED_BY(links_lock);
 static void *own_arena;
+static uint64_t look_ns; /* when peers_look_for_deaths is due */
 
 static void activate(struct link *link) REQUIRES(links_lock)
 {
@@ -502,6 +503,69 @@ static bool may_copy(const struct link *link)
 	       !liveness_no_thread_left(link->pid);
 }
 
+static bool has_peers(void)
+{
+	bool any;
+
+	lock_acquire(&links_lock);
+	any = active_count > (self_is_active ? 1 : 0);
+	lock_release(&links_lock);
+	return any;
+}
+
+uint64_t peers_look_due_ns(void)
+{
+	return has_peers() ? look_ns : UINT64_MAX;
+}
+
+/*
+ * No thread of the peer copies any more, or will. Where its PID means nothing here (another PID
+ * namespace), the word has been marked for a whole pause between two looks: none of its threads
+ * copies by system calls then, and a signal that kills stops loads and stores at once.
+ */
+static bool has_ended(struct link *link)
+{
+	bool was_marked = link->marked;
+
+	link->marked = true;
+	if (link->xcopy_error == ESRCH)
+		return was_marked;
+	return !link->alive || liveness_no_thread_left(link->pid);
+}
+
+static void look_for_death(uint32_t slot)
+{
+	struct link *link = NULL;
+	bool ended;
+
+	lock_acquire(&links_lock);
+	if (slot != own_slot && links[slot] && liveness_is_dead(links[slot]->peer))
+		link_get(link = links[slot]);
+	lock_release(&links_lock);
+	if (!link)
+		return;
+	ended = has_ended(link);
+	lock_acquire(&links_lock);
+	ended &= links[slot] == link;
+	if (ended)
+		links[slot] = NULL;
+	lock_release(&links_lock);
+	if (ended)
+		free_link(link);
+	link_put(link);
+}
+
+void peers_look_for_deaths(uint64_t now)
+{
+	if (now < look_ns)
+		return;
+	look_ns = now + PEERS_LOOK_NS;
+	if (!has_peers())
+		return;
+	for (uint32_t slot = 1; slot <= SLOT_MAX; slot++)
+		look_for_death(slot);
+}
+
 /* The link at this place of `active`, with a reference, so that its arena stays mapped; or NULL. */
 static struct link *get_active(uint32_t place)
 {
@@ -551,6 +615,7 @@ void peers_reset_after_fork(void)
 	memset(questions, 0, sizeof(questions));
 	any_wanted = false;
 	own_arena = NULL;
+	look_ns = 0;
 	ctl = NULL;
 	lock_release(&links_lock);
 }

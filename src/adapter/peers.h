@@ -68,6 +68,16 @@ void peers_free_deferred(void);
 bool peers_introduce_again(bool all);
 
 /*
+ * Progress thread: ends the links of peers that have died without a notice from verbatimd, which is
+ * stopped, or has ended; a second's pause (PEERS_LOOK_NS) lies between two looks. A peer that has
+ * called execve keeps its PID, so the kernel does not tell its end: that takes verbatimd.
+ */
+#define PEERS_LOOK_NS 1000000000ull
+void peers_look_for_deaths(uint64_t now);
+/* When the next look is due, CLOCK_MONOTONIC; UINT64_MAX while there are no peers. */
+uint64_t peers_look_due_ns(void);
+
+/*
  * The PID of a process whose arena publishes `what` (memory/hazard.h): a peer's that may still be
  * copying, or our own; 0: none does.
  */

@@ -47,6 +47,12 @@ static bool send_notice(void)
 	return false;
 }
 
+static bool look_for_deaths(void)
+{
+	peers_look_for_deaths(clock_now_ns());
+	return false;
+}
+
 static bool poll_verbatimd(void)
 {
 	notices_take();
@@ -85,7 +91,9 @@ static const struct source sources[] = {
 		.drain = drain,
 	},
 	{
-		.name = "links", /* peers_progress_all */
+		.name = "links", /* their work: peers_progress_all */
+		.poll = look_for_deaths,
+		.deadline_ns = peers_look_due_ns,
 		.reset_after_fork = peers_reset_after_fork,
 	},
 	{

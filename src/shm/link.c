@@ -153,7 +153,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	list_init(&link->answering);
 	link->waiting = link->again = false;
 	link->references = 1;
-	link->dying = false;
+	link->dying = link->marked = false;
 	link->late_acked = 0;
 	return link;
 }

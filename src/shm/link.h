@@ -85,7 +85,8 @@ struct link {
 	uint32_t slot;
 	pid_t pid;
 	_Atomic bool alive;
-	bool dying; /* the other process is dead and reads no answers. Guarded by rx_lock */
+	bool dying;  /* the other process is dead and reads no answers. Guarded by rx_lock */
+	bool marked; /* the adapter has seen that its process is dying: adapter/peers.c */
 	_Atomic uint32_t references; /* of QPs that are connected by it */
 	enum xcopy xcopy;
 	int xcopy_error;	 /* XCOPY_NONE: why, an errno; 0: by VERBATIM_REACH */

@@ -93,6 +93,24 @@ def test_kill(runner, op, size, victim_name, options):
     assert min(late_ms) <= BOUND_MS * SLOWER, f'told after {late_ms} ms'
 
 
+@pytest.mark.parametrize('op', ['send', 'write'])
+def test_kill_while_verbatimd_is_stopped(fresh_runner, op):
+    """verbatimd tells of no death then: the other end looks for itself, once a second."""
+    runner = fresh_runner()
+    listening, connecting = start_stream(runner, free_port(), op, '--sizes', 4096)
+    daemons = runner.daemons()
+    for pid in daemons:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        late_ms = told_after_ms(connecting, kill_and_time(listening))
+        connecting.finish()
+    finally:
+        for pid in daemons:
+            os.kill(pid, signal.SIGCONT)
+    assert daemons and late_ms <= (1000 + BOUND_MS) * SLOWER
+    runner.release(listening, connecting)
+
+
 def test_slots_of_the_dead_are_dropped(runner, port):
     listening, connecting = start_stream(runner, port, 'send')
 

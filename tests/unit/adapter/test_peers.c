@@ -114,8 +114,10 @@ void __wrap_progress_on_death(struct link *link)
 void __wrap_xcopy_probe(struct link *link);
 void __wrap_xcopy_probe(struct link *link)
 {
-	if (link->slot == PEER_SLOT)
-		link->xcopy = xcopy;
+	if (link->slot != PEER_SLOT)
+		return;
+	link->xcopy = xcopy;
+	link->xcopy_error = xcopy == XCOPY_NONE ? ESRCH : 0;
 }
 
 void __wrap_wakeup_kick(void);
@@ -560,6 +562,50 @@ static void test_introduces_later_who_is_not_back(void **state)
 	assert_int_equal(closed, 1);
 }
 
+/* When verbatimd is stopped, or has ended, no notice comes. */
+static void test_sees_deaths_without_verbatimd(void **state)
+{
+	uint64_t now = PEERS_LOOK_NS;
+
+	assert_true(peers_look_due_ns() == UINT64_MAX);
+	xcopy = XCOPY_VM;
+	peer_pid = fork();
+	if (!peer_pid)
+		for (;;)
+			pause();
+	assert_non_null(find());
+	leave_one();
+	peers_look_for_deaths(now);
+	assert_int_equal(closed, 0);
+	die();
+	assert_true(peers_look_due_ns() == 2 * PEERS_LOOK_NS);
+	for (int looks = 0; looks < 3; looks++) { /* one of its threads may still copy */
+		peers_look_for_deaths(now += PEERS_LOOK_NS);
+		assert_int_equal(closed, 0);
+	}
+	end_child(peer_pid);
+	peers_look_for_deaths(now + PEERS_LOOK_NS - 1);
+	assert_int_equal(closed, 0);
+	peers_look_for_deaths(now + PEERS_LOOK_NS);
+	assert_int_equal(closed, 1);
+	assert_int_equal(carried_out, 1);
+	assert_true(peers_look_due_ns() == UINT64_MAX);
+	hear_of_death(); /* late: nothing is left to end */
+	assert_int_equal(closed, 1);
+}
+
+/* The kernel cannot be asked about its threads: two looks have to see it dead. */
+static void test_sees_deaths_in_other_pid_namespaces(void **state)
+{
+	assert_non_null(find());
+	peers_look_for_deaths(PEERS_LOOK_NS);
+	die();
+	peers_look_for_deaths(2 * PEERS_LOOK_NS);
+	assert_int_equal(closed, 0);
+	peers_look_for_deaths(3 * PEERS_LOOK_NS);
+	assert_int_equal(closed, 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -579,6 +625,8 @@ int main(void)
 		TEST(zombies_do_not_copy),
 		TEST(pids_of_other_namespaces_say_nothing),
 		TEST(who_is_known_to_be_dead_does_not_copy),
+		TEST(sees_deaths_without_verbatimd),
+		TEST(sees_deaths_in_other_pid_namespaces),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
