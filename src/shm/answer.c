@@ -166,7 +166,6 @@ bool shm_answer_send(struct shm_qp *lq) REQUIRES(lq->qp->lock)
 				.msn = response->msn,
 				.nak = NAK_REMOTE_ACCESS,
 				.cause = cause,
-				.position = lq->nak.position,
 			};
 			lq->response_head = lq->response_tail;
 			cause_report(cause, qp->ib.qp_num, "READ of rkey 0x%x, address 0x%llx",
@@ -188,6 +187,9 @@ bool shm_answer_send(struct shm_qp *lq) REQUIRES(lq->qp->lock)
 			return false;
 		}
 		lq->nak.nak = 0;
+		lock_acquire(&lq->link->wait_lock);
+		list_del(&lq->held.node);
+		lock_release(&lq->link->wait_lock);
 	}
 	return true;
 }
@@ -211,6 +213,15 @@ void shm_answer_is_through(struct shm_qp *lq)
 	lock_release(&link->wait_lock);
 }
 
+/* In the list of those that are held, if `from` is in it. */
+static void take_place(struct held_nak *held, struct held_nak *from)
+{
+	list_init(&held->node);
+	held->position = from->position;
+	if (!list_empty(&from->node))
+		list_add_tail(&from->node, &held->node); /* just before it */
+}
+
 void shm_answer_leave(struct shm_qp *lq)
 {
 	struct qp *qp = lq->qp;
@@ -222,11 +233,13 @@ void shm_answer_leave(struct shm_qp *lq)
 		lq->orphan->to = qp->attr.dest_qp_num;
 		lq->orphan->from = qp->ib.qp_num;
 		lq->orphan->nak = lq->nak;
+		take_place(&lq->orphan->held, &lq->held);
 		list_add_tail(&link->orphans, &lq->orphan->node);
 		lq->orphan = NULL;
 		link_leave_work(link);
 	}
 	lq->nak.nak = 0;
+	list_del(&lq->held.node);
 	lock_release(&link->wait_lock);
 }
 
@@ -250,6 +263,7 @@ bool shm_answer_send_orphans(struct link *link)
 		if (!send_nak(link, first->to, first->from, &first->nak))
 			return false;
 		lock_acquire(&link->wait_lock);
+		list_del(&first->held.node);
 		list_del(&first->node);
 		lock_release(&link->wait_lock);
 		free(first);
@@ -257,22 +271,38 @@ bool shm_answer_send_orphans(struct link *link)
 	return true;
 }
 
-/* Nothing from `position` on is acknowledged until the NAK for it has left. */
-static void hold_acks(struct link *link, uint64_t position)
+/*
+ * Nothing from `position` on is acknowledged until the NAK for it has left. Records are processed
+ * in the ring's order, so the list is in the order of positions. A QP that keeps a NAK already,
+ * which a peer can bring about, keeps its earlier place.
+ */
+static void hold_acks(struct shm_qp *lq, struct link *link, uint64_t position)
 {
-	if (position < link->rx.hold)
-		link->rx.hold = position;
+	lock_acquire(&link->wait_lock);
+	if (list_empty(&lq->held.node)) {
+		lq->held.position = position;
+		list_add_tail(&link->held, &lq->held.node);
+	}
+	link->rx.hold = shm_answer_hold(link);
+	lock_release(&link->wait_lock);
+}
+
+uint64_t shm_answer_hold(struct link *link)
+{
+	if (list_empty(&link->held))
+		return UINT64_MAX;
+	return list_entry(link->held.next, struct held_nak, node)->position;
 }
 
 void shm_answer_nak(struct shm_qp *lq, struct link *link, uint32_t to,
-		    const struct nak_pending *nak)
+		    const struct nak_pending *nak, uint64_t position)
 {
 	struct qp *qp = lq->qp;
 
 	if (!shm_answer_is_owed(lq) && send_nak(link, to, qp->ib.qp_num, nak))
 		return;
 	lq->nak = *nak;
-	hold_acks(link, nak->position);
+	hold_acks(lq, link, position);
 	want_answer(lq);
 }
 

@@ -30,9 +30,12 @@ static inline bool shm_answer_is_owed(struct shm_qp *lq)
 /* Adds the response to this request, with an atomic's result. False: there is no room. */
 bool shm_answer_add(struct shm_qp *lq, const struct record_header *header, uint64_t value);
 
-/* Sends QP `to` at the other end of the link a NAK for the request at nak->position. */
+/*
+ * Sends QP `to` at the other end of the link a NAK for the request at this position of the ring.
+ * Caller holds rx_lock.
+ */
 void shm_answer_nak(struct shm_qp *lq, struct link *link, uint32_t to,
-		    const struct nak_pending *nak);
+		    const struct nak_pending *nak, uint64_t position);
 
 /*
  * Refuses a request that no QP takes: with NAK_SILENCE the requester tries again after its
@@ -61,6 +64,9 @@ void shm_answer_leave(struct shm_qp *lq);
  * Sends NAKs that QPs left with the link. False: not all, for want of room. Caller holds rx_lock.
  */
 bool shm_answer_send_orphans(struct link *link);
+
+/* The position from which on nothing may be acknowledged; UINT64_MAX: none. */
+uint64_t shm_answer_hold(struct link *link) REQUIRES(link->wait_lock);
 
 /* The QP sends no more answers: the requester's time-out starts, as on a wire. */
 void shm_answer_forget(struct shm_qp *lq);

@@ -149,6 +149,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	list_init(&link->blocked);
 	list_init(&link->turned);
 	list_init(&link->orphans);
+	list_init(&link->held);
 	link->blocked_count = link->turned_count = link->answering_count = 0;
 	list_init(&link->answering);
 	link->waiting = link->again = false;
@@ -295,11 +296,12 @@ void link_get(struct link *link)
 static void drop_orphans(struct link *link)
 {
 	while (!list_empty(&link->orphans)) {
-		struct list *first = link->orphans.next;
+		struct orphan_nak *first = list_entry(link->orphans.next, struct orphan_nak, node);
 
+		list_del(&first->held.node);
 		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): a freed one is in no list */
-		list_del(first);
-		free(list_entry(first, struct orphan_nak, node));
+		list_del(&first->node);
+		free(first);
 	}
 }
 

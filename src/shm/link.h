@@ -70,7 +70,12 @@ struct nak_pending {
 	uint8_t nak;   /* enum nak; 0: none */
 	uint8_t timer; /* RNR timer code */
 	uint32_t cause;
-	uint64_t position; /* after the request: acknowledgements stop here */
+};
+
+/* A NAK that waits for room: nothing from the refused request on is acknowledged before it left. */
+struct held_nak {
+	struct list node; /* in link->held; else alone */
+	uint64_t position;
 };
 
 /* The NAK of a QP that left its connection before the ring had room for the NAK. */
@@ -78,6 +83,7 @@ struct orphan_nak {
 	struct list node; /* in link->orphans */
 	uint32_t to, from;
 	struct nak_pending nak;
+	struct held_nak held;
 };
 
 struct link {
@@ -132,6 +138,7 @@ struct link {
 	struct list answering; /* QPs with answers to send */
 	/* struct orphan_nak: NAKs of QPs that are gone; sent before `answering` */
 	struct list orphans;
+	struct list held; /* struct held_nak, in the order of their positions */
 	uint32_t blocked_count, turned_count, answering_count;
 	_Atomic bool waiting; /* one of the lists may not be empty */
 	_Atomic bool again;   /* `turned` is not empty */

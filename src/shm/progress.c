@@ -267,8 +267,7 @@ static void serve_waiting(struct turn *turn) REQUIRES(turn->link->rx_lock)
 	serve_turned(turn);
 	serve_blocked(turn);
 	lock_acquire(&link->wait_lock);
-	if (list_empty(&link->answering) && list_empty(&link->orphans))
-		link->rx.hold = UINT64_MAX;
+	link->rx.hold = shm_answer_hold(link);
 	if (!list_empty(&link->answering) || !list_empty(&link->orphans) ||
 	    !list_empty(&link->turned) || !list_empty(&link->blocked))
 		atomic_store_explicit(&link->waiting, true, memory_order_relaxed);

@@ -116,7 +116,6 @@ static void react(struct shm_qp *lq, struct link *link, enum verdict verdict, en
 		.nak = naks[reaction->refusal],
 		.timer = timer_of(qp, verdict),
 		.cause = cause_for_peer(verdict, cause),
-		.position = begin,
 	};
 
 	lq->in_message = false;
@@ -132,7 +131,7 @@ static void react(struct shm_qp *lq, struct link *link, enum verdict verdict, en
 	if (!qp_is_reliable(qp))
 		return;
 	note_nak(lq, header);
-	shm_answer_nak(lq, link, header->src_qpn, &nak);
+	shm_answer_nak(lq, link, header->src_qpn, &nak, begin);
 }
 
 /* The sender's service is this QP's: as on a wire, where the opcode names it (IBA 9.2.1). */

@@ -40,6 +40,7 @@ static struct shm_qp *make(struct qp *qp)
 	lq->epoch = shm_new_epoch();
 	list_init(&lq->blocked_node);
 	list_init(&lq->answering_node);
+	list_init(&lq->held.node);
 	list_init(&lq->timer_node);
 	qp->path_data = lq;
 	return lq;

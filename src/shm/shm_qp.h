@@ -101,6 +101,7 @@ struct shm_qp {
 	/* the key that a dropped SEND_WITH_INV has revoked (mw_invalidate_once); 0: none */
 	uint32_t revoked;
 	struct nak_pending nak;
+	struct held_nak held; /* of `nak`; guarded by link->wait_lock */
 	/* takes `nak` if the QP leaves; NULL until the next connection */
 	struct orphan_nak *orphan;
 	uint32_t response_head,

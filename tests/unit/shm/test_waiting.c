@@ -288,6 +288,62 @@ static void nak_outlives(bool destroy)
 	assert_int_equal(qp_destroy(filler), 0);
 }
 
+static void read_from(struct qp *qp, struct mr *readable, uint32_t bytes)
+{
+	struct record_header header = { .dst_qpn = qp->ib.qp_num,
+					.src_qpn = FAR_QPN,
+					.total = bytes,
+					.rkey = readable->ib.rkey,
+					.remote_addr = (uintptr_t)readable->ib.addr };
+
+	far_send(&far, OPERATION_READ, RECORD_FIRST | RECORD_LAST, header, NULL);
+}
+
+/*
+ * A NAK behind a response that waits for room holds acknowledgements only until it has left, though
+ * other QPs of the link owe responses all the time.
+ */
+static void test_acks_do_not_wait_for_answers_of_others(void **state)
+{
+	enum { LENGTH = 1 << 20 };
+	const struct rig_connection to_far = { .slot = FAR_SLOT, .access = IBV_ACCESS_REMOTE_READ };
+	char *region = calloc(1, LENGTH);
+	struct mr *readable = rig_mr(&rig, region, LENGTH, IBV_ACCESS_REMOTE_READ);
+	struct qp *refuses = rig_qp(&rig, IBV_QPT_RC), *responds = rig_qp(&rig, IBV_QPT_RC),
+		  *filler = connected(IBV_QPT_UC);
+	uint32_t from[1024];
+	uint64_t position;
+
+	rig_connect(refuses, &to_far);
+	rig_connect(responds, &to_far);
+	fill_ring(filler);
+	read_from(refuses, readable, RECORD_PAYLOAD_MAX);
+	rig_progress(far.link);
+	position = far.tx.tail;
+	send_to(refuses, 1); /* there is no receive */
+	read_from(responds, readable, LENGTH);
+	rig_progress(far.link);
+	assert_true(far.link->rx.head == far.tx.tail);
+	assert_true(acked() == position);
+	while (drain(from, 1024))
+		;
+	rig_progress(far.link);
+	assert_int_equal(far.link->answering_count, 1); /* `responds` has more to send */
+	progress_link(far.link);
+	assert_true(acked() == far.tx.tail);
+	for (int rounds = 0; far.link->answering_count; rounds++) {
+		assert_true(rounds < 100);
+		while (drain(from, 1024))
+			;
+		rig_progress(far.link);
+	}
+	assert_int_equal(qp_destroy(refuses), 0);
+	assert_int_equal(qp_destroy(responds), 0);
+	assert_int_equal(qp_destroy(filler), 0);
+	assert_int_equal(mr_destroy(readable), 0);
+	free(region);
+}
+
 static void test_a_nak_outlives_its_destroyed_qp(void **state)
 {
 	nak_outlives(true);
@@ -408,6 +464,7 @@ int main(void)
 		TEST(test_room_goes_round),
 		TEST(test_turns_do_not_wait_for_room),
 		TEST(test_parts_of_an_answer_call_the_sleeper),
+		TEST(test_acks_do_not_wait_for_answers_of_others),
 		TEST(test_a_nak_outlives_its_destroyed_qp),
 		TEST(test_a_nak_outlives_a_reset),
 		TEST(test_a_refusal_waits_for_room),
