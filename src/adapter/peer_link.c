@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/peer_link.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cause.h"
 #include "base/memory_file.h"
 #include "shm/xcopy.h"
 
@@ -20,17 +23,27 @@ void peer_link_close_info(struct ctl_peer_info *info)
 	}
 }
 
-/* The peer's arena, if it is one. */
-static void *map_arena(int fd)
+static void report_failure(const struct ctl_peer_info *info)
 {
+	cause_report_ratelimited(CAUSE_MEMORY_EXHAUSTED, 0,
+				 "no link to process %d: %s; it takes 9 MiB of addresses",
+				 (int)info->pid, strerror(errno));
+}
+
+/* The peer's arena, if it is one. */
+static void *map_arena(const struct ctl_peer_info *info)
+{
+	int fd = info->arena_fd;
 	struct stat st;
 	struct arena_header *header;
 
 	if (!memory_file_has_seals(fd, F_SEAL_SHRINK) || fstat(fd, &st) || st.st_size < ARENA_BYTES)
 		return NULL;
 	header = mmap(NULL, ARENA_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-	if (header == MAP_FAILED)
+	if (header == MAP_FAILED) {
+		report_failure(info);
 		return NULL;
+	}
 	if (header->magic == ARENA_MAGIC && header->version == ARENA_VERSION)
 		return header;
 	munmap(header, ARENA_BYTES);
@@ -46,7 +59,7 @@ bool peer_link_offers_memory(const struct ctl_peer_info *info)
 
 struct link *peer_link_make(struct ctl_peer_info *info)
 {
-	void *arena = map_arena(info->arena_fd);
+	void *arena = map_arena(info);
 	struct link *link;
 
 	if (!arena)
@@ -55,8 +68,10 @@ struct link *peer_link_make(struct ctl_peer_info *info)
 		goto unmap;
 	link = link_create(info->slot, info->pid, (int)info->side, info->link_fd, arena,
 			   info->wake_fd, info->heap_fd);
-	if (!link)
+	if (!link) {
+		report_failure(info);
 		goto unmap;
+	}
 	info->wake_fd = info->heap_fd = -1;
 	xcopy_probe(link);
 	return link;

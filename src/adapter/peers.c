@@ -482,9 +482,11 @@ void peers_on_link(struct ctl_peer_info *info)
 	link = take_over(info);
 	if (link && is_dead(link))
 		defer_dead(link);
+	/* Without a link, for want of memory, the next question would have the same answer at once.
+	 */
+	forget_question(slot, link ? 0 : clock_coarse_ns() + PEERS_MISS_NS);
 	if (link)
 		link_put(link);
-	forget_question(slot, 0);
 	shm_retry_on_peers();
 }
 

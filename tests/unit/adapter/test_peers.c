@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 
 #include "adapter/peers.h"
 #include "adapter/wakeup.h"
+#include "base/cause.h"
 #include "shm/progress.h"
 #include "shm/xcopy.h"
 
@@ -84,6 +86,14 @@ void __wrap_shm_retry_on_peers(void);
 void __wrap_shm_retry_on_peers(void)
 {
 	told++;
+}
+
+static unsigned memory_causes;
+
+void __wrap_cause_report_ratelimited(enum cause cause, uint32_t qpn, const char *fmt, ...);
+void __wrap_cause_report_ratelimited(enum cause cause, uint32_t qpn, const char *fmt, ...)
+{
+	memory_causes += cause == CAUSE_MEMORY_EXHAUSTED;
 }
 
 static void carry_out(struct link *link)
@@ -169,7 +179,7 @@ static int setup(void **state)
 	is_known = true;
 	peer_pid = getpid() + 1;
 	xcopy = XCOPY_NONE;
-	carried_out = closed = questions = told = 0;
+	carried_out = closed = questions = told = memory_causes = 0;
 	return peers_init(NULL, OWN_SLOT, own, wake_fd);
 }
 
@@ -362,6 +372,37 @@ static void test_remembers_a_miss(void **state)
 	peers_ask();
 	assert_int_equal(questions, 2);
 	peers_on_none(PEER_SLOT, ENOENT);
+	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
+	peers_on_link(&info);
+	assert_false(look_up(&link));
+	assert_non_null(link);
+	see_it_die();
+}
+
+/* The process may have no more addresses (RLIMIT_AS): verbatimd is not asked again at once. */
+static void test_a_link_that_cannot_be_mapped_is_a_miss(void **state)
+{
+	const struct timespec later = { 0, 2 * PEERS_MISS_NS };
+	struct rlimit before, none;
+	struct ctl_peer_info info;
+	struct link *link;
+
+	assert_true(look_up(&link));
+	peers_ask();
+	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
+	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+	none = (struct rlimit){ .rlim_cur = 1, .rlim_max = before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+	peers_on_link(&info);
+	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+	assert_int_equal(told, 1);
+	assert_int_equal(memory_causes, 1);
+	assert_false(look_up(&link));
+	assert_null(link);
+	nanosleep(&later, NULL);
+	assert_true(look_up(&link));
+	peers_ask();
+	assert_int_equal(questions, 2);
 	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
 	peers_on_link(&info);
 	assert_false(look_up(&link));
@@ -619,6 +660,7 @@ int main(void)
 		TEST(remembers_a_miss),
 		TEST(introduces_without_waiting),
 		TEST(introduces_later_who_is_not_back),
+		TEST(a_link_that_cannot_be_mapped_is_a_miss),
 		TEST(asked_twice_at_once),
 		TEST(peer_with_our_pid),
 		TEST(the_dead_do_not_copy),
