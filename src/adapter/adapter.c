@@ -194,7 +194,7 @@ static int make_tables(void)
 		.find_link = peers_look_up,
 		.group_members = find_group_members,
 		.group_visit = group_visit,
-		.gid_is_local = path_is_local,
+		.gid_is_local = path_may_be_local,
 		.datagrams_to_wire = wire_path_send_datagrams,
 		.kick = wakeup_kick,
 		.deadline = wakeup_on_retry_deadline,
@@ -398,7 +398,7 @@ int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t 
 	return neighbour_find(device_ifindex(context->device), gid, mac);
 }
 
-bool adapter_stays_local(const union ibv_gid *gid)
+int adapter_stays_local(const union ibv_gid *gid)
 {
 	return path_is_local(gid);
 }
@@ -445,7 +445,7 @@ void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mas
 	else if (qp->type == IBV_QPT_RAW_PACKET || !(attr_mask & IBV_QP_AV) ||
 		 !(attr_mask & IBV_QP_DEST_QPN))
 		return;
-	else if (path_is_local(&attr->ah_attr.grh.dgid))
+	else if (path_may_be_local(&attr->ah_attr.grh.dgid))
 		resolve_peer(attr->dest_qp_num >> ARENA_QP_BITS);
 	else
 		wire_path_open(qp->context, &attr->ah_attr);

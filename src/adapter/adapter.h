@@ -60,8 +60,8 @@ void adapter_detach_flow(struct qp *qp, struct flow *flow);
  */
 int adapter_find_mac(struct context *context, const union ibv_gid *gid, uint8_t mac[6]);
 
-/* The path to this GID is shared memory, not UDP. */
-bool adapter_stays_local(const union ibv_gid *gid);
+/* The path to this GID is shared memory, not UDP: 1 or 0, or -errno with a cause. */
+int adapter_stays_local(const union ibv_gid *gid);
 
 /*
  * A QP is about to move to RTR with these attributes. Asks verbatimd for what the move needs, while

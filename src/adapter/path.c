@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/cause.h"
 #include "netdev/device.h"
 #include "object/context.h"
 #include "roce/roce.h"
@@ -17,25 +18,36 @@ bool path_is_forced(void)
 	return forced;
 }
 
-bool path_is_local(const union ibv_gid *gid)
+int path_is_local(const union ibv_gid *gid)
 {
-	return !forced && device_gid_is_local(gid);
+	int is_local = forced ? 0 : device_gid_is_local(gid);
+
+	if (is_local < 0)
+		cause_report_ratelimited(CAUSE_MEMORY_EXHAUSTED, 0,
+					 "the kernel was not asked for an address: %s",
+					 strerror(-is_local));
+	return is_local;
 }
 
-static const struct qp_path *choose(struct qp *qp)
+static int choose(struct qp *qp, const struct qp_path **path)
 {
 	const union ibv_gid *peer = &qp->attr.ah_attr.grh.dgid;
-	bool wire;
+	int is_local;
 
 	/* iWARP: the connection brings the path (tcp/streams.h). */
+	*path = qp->path;
 	if (qp->path == &qp_path_orphan || qp->context->iwarp || qp->type == IBV_QPT_RAW_PACKET)
-		return qp->path;
+		return 0;
+	*path = &shm_path;
 	if (qp->type == IBV_QPT_UD)
-		return &shm_path;
-	wire = !path_is_local(peer);
-	qp->entry->path = wire ? ARENA_PATH_WIRE : ARENA_PATH_LOCAL;
+		return 0;
+	is_local = path_is_local(peer);
+	if (is_local < 0)
+		return -is_local;
+	qp->entry->path = is_local ? ARENA_PATH_LOCAL : ARENA_PATH_WIRE;
 	memcpy(qp->entry->peer, peer->raw, sizeof(qp->entry->peer));
-	return wire ? &roce_path : &shm_path;
+	*path = is_local ? &shm_path : &roce_path;
+	return 0;
 }
 
 void path_init(void)

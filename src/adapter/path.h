@@ -23,7 +23,17 @@ void path_init(void);
 /* VERBATIM_PATH=wire. */
 bool path_is_forced(void);
 
-/* The path to this GID is shared memory. */
-bool path_is_local(const union ibv_gid *gid);
+/*
+ * The path to this GID is shared memory: 1 or 0. -errno with a cause: the kernel cannot be asked
+ * whether it is an address of this host. Then nothing may be settled for good: a QP that took the
+ * wrong path would get no answer, as its peer may have taken the right one.
+ */
+int path_is_local(const union ibv_gid *gid);
+
+/* The same for what is repeated, or no more than delayed: true if the kernel cannot be asked. */
+static inline bool path_may_be_local(const union ibv_gid *gid)
+{
+	return path_is_local(gid) != 0;
+}
 
 #endif

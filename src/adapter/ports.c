@@ -117,7 +117,7 @@ static void receive_for_group(const struct wire_arrival *arrival)
 	union ibv_gid source;
 
 	memcpy(source.raw, arrival->flow->remote, sizeof(source.raw));
-	if (!path_is_local(&source))
+	if (!path_may_be_local(&source))
 		roce_receive(arrival);
 }
 

@@ -301,30 +301,33 @@ void device_update(struct device *device, const struct interface *list, int coun
 /*
  * A cached answer counts for the second that it was made in. GIDs with equal hashes share a place.
  */
-static bool ask_once_a_second(const union ibv_gid *gid) REQUIRES(known_lock)
+static int ask_once_a_second(const union ibv_gid *gid) REQUIRES(known_lock)
 {
 	uint64_t mixed = (gid->global.subnet_prefix ^ gid->global.interface_id) *
 			 UINT64_C(0x9e3779b97f4a7c15);
 	struct known *k = &known[mixed % KNOWN];
 	time_t second = (time_t)(clock_now_ns() / 1000000000u);
+	int is_local;
 
 	if (k->asked && k->second == second && !memcmp(k->gid.raw, gid->raw, sizeof(gid->raw)))
 		return k->is_local;
-	*k = (struct known){
-		.gid = *gid,
-		.asked = true,
-		.second = second,
-		.is_local = host_has_address(gid->raw, 0) > 0,
-	};
-	return k->is_local;
+	is_local = host_has_address(gid->raw, 0);
+	if (is_local >= 0)
+		*k = (struct known){
+			.gid = *gid,
+			.asked = true,
+			.second = second,
+			.is_local = is_local,
+		};
+	return is_local;
 }
 
-bool device_gid_is_local(const union ibv_gid *gid)
+int device_gid_is_local(const union ibv_gid *gid)
 {
-	bool is_local;
+	int is_local;
 
 	if (gid_is_loopback(gid->raw))
-		return true;
+		return 1;
 	lock_acquire(&known_lock);
 	is_local = ask_once_a_second(gid);
 	lock_release(&known_lock);

@@ -75,8 +75,11 @@ bool device_gid(struct device *device, uint32_t index, union ibv_gid *gid);
 /* Writes one line why there is no GID at this index, with the last address there, if any. */
 void device_explain_gid(struct device *device, uint32_t index, char *text, size_t room);
 
-/* An address of this host (base/host_address.h). Answers are cached for a second. */
-bool device_gid_is_local(const union ibv_gid *gid);
+/*
+ * An address of this host (base/host_address.h): 1 or 0, or -errno: the kernel cannot be asked, for
+ * want of a descriptor or memory. Answers are cached for a second.
+ */
+int device_gid_is_local(const union ibv_gid *gid);
 
 /* For the child of a fork: other threads of the parent may have held the locks. */
 void device_reset_after_fork(void);

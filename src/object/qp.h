@@ -70,9 +70,9 @@ struct qp_path {
  * Sets the function that chooses a QP's path at RTR; the adapter calls this once. The QP's
  * attributes are set, and qp->lock is held. If the path changes, the old one's `destroy` runs
  * first, then the new one's `connect`. Without such a function a QP keeps the path that it was
- * created with.
+ * created with. 0, or an errno with a cause: the QP does not move.
  */
-void qp_set_path_choice(const struct qp_path *(*choose)(struct qp *qp));
+void qp_set_path_choice(int (*choose)(struct qp *qp, const struct qp_path **path));
 
 struct qp {
 	union {

@@ -171,17 +171,20 @@ static void drain(struct qp *qp, bool notify) REQUIRES(qp->lock)
 	qp_retire(qp);
 }
 
-static const struct qp_path *(*choose_path)(struct qp *qp);
+static int (*choose_path)(struct qp *qp, const struct qp_path **path);
 
-void qp_set_path_choice(const struct qp_path *(*choose)(struct qp *qp))
+void qp_set_path_choice(int (*choose)(struct qp *qp, const struct qp_path **path))
 {
 	choose_path = choose;
 }
 
 static int connect(struct qp *qp) REQUIRES(qp->lock)
 {
-	const struct qp_path *path = choose_path ? choose_path(qp) : qp->path;
+	const struct qp_path *path = qp->path;
+	int error = choose_path ? choose_path(qp, &path) : 0;
 
+	if (error)
+		return error;
 	if (path != qp->path) {
 		qp->path->destroy(qp);
 		qp->path = path;

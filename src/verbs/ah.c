@@ -40,7 +40,7 @@ VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 	struct ibv_ah_attr resolved, *attr = &resolved;
 	union ibv_gid sgid;
 	struct ah *ah;
-	bool local;
+	int local;
 
 	if (adapter_is_foreign(context)) {
 		error_report(EINVAL, CAUSE_OTHER_PROCESS, "PD %u", pd->handle);
@@ -56,7 +56,11 @@ VERBS_EXPORT struct ibv_ah *ibv_create_ah(struct ibv_pd *pd, struct ibv_ah_attr 
 	}
 	if (check(context, attr, &sgid) != 0)
 		return NULL;
-	local = gid_is_multicast(attr->grh.dgid.raw) || adapter_stays_local(&attr->grh.dgid);
+	local = gid_is_multicast(attr->grh.dgid.raw) ? 1 : adapter_stays_local(&attr->grh.dgid);
+	if (local < 0) {
+		errno = -local;
+		return NULL;
+	}
 	if (error_from(ah_create(pd_of(pd), attr, &sgid, local, &ah)) != 0)
 		return NULL;
 	if (gid_is_multicast(attr->grh.dgid.raw))
@@ -199,7 +203,7 @@ VERBS_EXPORT int ibv_resolve_eth_l2_from_gid(struct ibv_context *ib, struct ibv_
 	} else if (gid_is_multicast(attr->grh.dgid.raw)) {
 		eth_mac[0] = eth_mac[1] = 0x33;
 		memcpy(&eth_mac[2], &raw[12], 4);
-	} else if (device_gid_is_local(&attr->grh.dgid)) {
+	} else if (device_gid_is_local(&attr->grh.dgid) > 0) {
 		lock_acquire(&device->lock);
 		memcpy(eth_mac, device->mac, ETHERNET_LL_SIZE);
 		lock_release(&device->lock);

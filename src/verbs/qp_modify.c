@@ -46,9 +46,10 @@ static int check_mtu(struct qp *qp, const struct ibv_qp_attr *attr)
 {
 	struct device *device = qp->context->device;
 	enum ibv_mtu active;
+	int is_local = qp->type == IBV_QPT_UD ? 1 : adapter_stays_local(&attr->ah_attr.grh.dgid);
 
-	if (qp->type == IBV_QPT_UD || adapter_stays_local(&attr->ah_attr.grh.dgid))
-		return 0;
+	if (is_local)
+		return is_local < 0 ? -is_local : 0;
 	lock_acquire(&device->lock);
 	active = query_active_mtu(device->mtu);
 	lock_release(&device->lock);

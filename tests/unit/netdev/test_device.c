@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The GID table of a device whose interface gains and loses addresses. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -97,12 +98,38 @@ static void what_is_gone_is_named(void **state)
 	assert_string_equal(text, "sgid_index 1000 of vrb_x0");
 }
 
+static int kernel_says; /* that an address is this host's: 1, 0 or -errno */
+static unsigned kernel_asked;
+
+int __wrap_host_has_address(const uint8_t gid[16], uint32_t ifindex);
+int __wrap_host_has_address(const uint8_t gid[16], uint32_t ifindex)
+{
+	kernel_asked++;
+	return kernel_says;
+}
+
+/* For want of a descriptor, say: the next question may have an answer. */
+static void a_question_that_fails_is_no_answer(void **state)
+{
+	union ibv_gid gid = gid_of('A');
+
+	kernel_says = -EMFILE;
+	assert_int_equal(device_gid_is_local(&gid), -EMFILE);
+	kernel_says = 1;
+	assert_int_equal(device_gid_is_local(&gid), 1);
+	assert_int_equal(kernel_asked, 2);
+	for (int i = 0; i < 100; i++)
+		assert_int_equal(device_gid_is_local(&gid), 1);
+	assert_in_range(kernel_asked, 2, 50); /* once a second */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(an_address_keeps_its_index, setup),
 		cmocka_unit_test_setup(a_full_table_takes_what_replaces_all, setup),
 		cmocka_unit_test_setup(what_is_gone_is_named, setup),
+		cmocka_unit_test(a_question_that_fails_is_no_answer),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
