@@ -6,14 +6,14 @@
 #include <string.h>
 
 #include "adapter/wakeup.h"
+#include "base/cause.h"
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/gid.h"
+#include "object/limits.h"
 #include "shm/retry.h"
 
-#define ATTACHMENTS_MAX 1024
-#define VISIT_MAX	256
-#define CACHE_SIZE	64
+#define CACHE_SIZE 64
 
 struct attachment {
 	union ibv_gid gid;
@@ -34,7 +34,7 @@ struct cached {
 
 static struct ctl_client *ctl;
 static struct lock group_lock = LOCK_INITIALIZER;
-static struct attachment attachments[ATTACHMENTS_MAX] GUARDED_BY(group_lock);
+static struct attachment attachments[LIMIT_TOTAL_MCAST_QP_ATTACH] GUARDED_BY(group_lock);
 static struct cached cache[CACHE_SIZE] GUARDED_BY(group_lock);
 static _Atomic uint64_t generation = 1;
 static _Atomic bool any_wanted;
@@ -51,9 +51,55 @@ static bool same(const union ibv_gid *a, const union ibv_gid *b)
 
 static struct attachment *find(uint32_t qpn, const union ibv_gid *gid) REQUIRES(group_lock)
 {
-	for (int i = 0; i < ATTACHMENTS_MAX; i++)
+	for (int i = 0; i < LIMIT_TOTAL_MCAST_QP_ATTACH; i++)
 		if (attachments[i].qpn == qpn && (!qpn || same(&attachments[i].gid, gid)))
 			return &attachments[i];
+	return NULL;
+}
+
+/* Its group has no entry before this one. */
+static bool is_first_of_group(const struct attachment *attachment) REQUIRES(group_lock)
+{
+	for (const struct attachment *a = attachments; a < attachment; a++)
+		if (a->qpn && same(&a->gid, &attachment->gid))
+			return false;
+	return true;
+}
+
+static uint32_t count_groups(void) REQUIRES(group_lock)
+{
+	uint32_t count = 0;
+
+	for (int i = 0; i < LIMIT_TOTAL_MCAST_QP_ATTACH; i++)
+		count += attachments[i].qpn && is_first_of_group(&attachments[i]);
+	return count;
+}
+
+static uint32_t count_members(const union ibv_gid *gid) REQUIRES(group_lock)
+{
+	uint32_t count = 0;
+
+	for (int i = 0; i < LIMIT_TOTAL_MCAST_QP_ATTACH; i++)
+		count += attachments[i].qpn && same(&attachments[i].gid, gid);
+	return count;
+}
+
+/* A free entry; NULL: a limit of the device is reached (CONTRACT 2), which was reported. */
+static struct attachment *find_place(uint32_t qpn, const union ibv_gid *gid) REQUIRES(group_lock)
+{
+	struct attachment *free = find(0, gid);
+	uint32_t members = count_members(gid);
+	const char *limit = NULL;
+
+	if (!free)
+		limit = "max_total_mcast_qp_attach";
+	else if (members == LIMIT_MCAST_QP_ATTACH)
+		limit = "max_mcast_qp_attach";
+	else if (!members && count_groups() == LIMIT_MCAST_GRP)
+		limit = "max_mcast_grp";
+	if (!limit)
+		return free;
+	cause_report(CAUSE_LIMIT_EXCEEDED, qpn, "%s", limit);
 	return NULL;
 }
 
@@ -77,7 +123,7 @@ int group_attach(uint32_t qpn, const union ibv_gid *spelled, bool *is_new)
 		lock_release(&group_lock);
 		return 0;
 	}
-	attachment = find(0, gid);
+	attachment = find_place(qpn, gid);
 	if (attachment)
 		*attachment = (struct attachment){ .gid = *gid, .qpn = qpn };
 	lock_release(&group_lock);
@@ -208,7 +254,7 @@ static bool send_attachments(void)
 	bool busy = false;
 
 	lock_acquire(&group_lock);
-	for (int i = 0; i < ATTACHMENTS_MAX && !busy; i++)
+	for (int i = 0; i < LIMIT_TOTAL_MCAST_QP_ATTACH && !busy; i++)
 		if (attachments[i].again) {
 			busy = ctl_mcast_attach_again(ctl, attachments[i].gid.raw) == -EAGAIN;
 			attachments[i].again = busy;
@@ -248,11 +294,11 @@ void group_on_members(uint32_t question, const uint64_t members[CTL_BITMAP_WORDS
 
 void group_visit(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg), void *arg)
 {
-	uint32_t qpns[VISIT_MAX];
+	uint32_t qpns[LIMIT_MCAST_QP_ATTACH];
 	int count = 0;
 
 	lock_acquire(&group_lock);
-	for (int i = 0; i < ATTACHMENTS_MAX && count < VISIT_MAX; i++)
+	for (int i = 0; i < LIMIT_TOTAL_MCAST_QP_ATTACH && count < LIMIT_MCAST_QP_ATTACH; i++)
 		if (attachments[i].qpn && same(&attachments[i].gid, gid))
 			qpns[count++] = attachments[i].qpn;
 	lock_release(&group_lock);
@@ -269,7 +315,7 @@ void group_attach_again(void)
 {
 	group_on_change();
 	lock_acquire(&group_lock);
-	for (int i = 0; i < ATTACHMENTS_MAX; i++)
+	for (int i = 0; i < LIMIT_TOTAL_MCAST_QP_ATTACH; i++)
 		attachments[i].again = attachments[i].qpn;
 	for (int i = 0; i < CACHE_SIZE; i++) {
 		cache[i].asked_until_ns = 0;

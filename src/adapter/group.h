@@ -20,8 +20,8 @@
 void group_init(struct ctl_client *ctl);
 
 /*
- * 0 or a positive errno: EINVAL not attached, ENOMEM, or of verbatimd. Attaching twice is harmless;
- * *is_new tells whether it was the first time.
+ * 0 or a positive errno: EINVAL not attached, ENOMEM a limit is reached, or of verbatimd. Attaching
+ * twice is harmless; *is_new tells whether it was the first time.
  */
 int group_attach(uint32_t qpn, const union ibv_gid *gid, bool *is_new);
 int group_detach(uint32_t qpn, const union ibv_gid *gid);

@@ -24,11 +24,12 @@
 #include <stdint.h>
 
 #include "base/lock.h"
+#include "object/limits.h"
 #include "udp/wire.h"
 
 struct arena_traffic;
 
-#define PORT_TABLE_MAX 128
+#define PORT_TABLE_MAX (LIMIT_MCAST_GRP + 128) /* groups, and addresses of this host */
 /* After so many looks in vain (a few milliseconds) threads look at a port only now and then. */
 #define PORT_COLD_LOOKS 4096
 /* For so long an address that was found counts as present. */

@@ -27,9 +27,9 @@
 #define LIMIT_PD		    65535 /* handles */
 #define LIMIT_AH		    65536
 #define LIMIT_QP_RD_ATOM	    16 /* outstanding READs and atomics of a QP, in each direction */
-#define LIMIT_MCAST_GRP		    256
+#define LIMIT_MCAST_GRP		    256 /* this and both below: of a process, all devices together */
 #define LIMIT_MCAST_QP_ATTACH	    256 /* QPs in one group */
-#define LIMIT_TOTAL_MCAST_QP_ATTACH (LIMIT_MCAST_GRP * LIMIT_MCAST_QP_ATTACH)
+#define LIMIT_TOTAL_MCAST_QP_ATTACH 1024
 #define LIMIT_MESSAGE		    0x40000000u /* bytes of one message: 1 GiB */
 #define LIMIT_PKEYS		    1
 #define LIMIT_CQ_MODERATE	    65535 /* completions, and microseconds */

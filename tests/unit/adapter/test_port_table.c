@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "adapter/port_table.h"
 #include "rig.h"
 
 /* A port that wakes no thread is refused. */
@@ -26,13 +27,13 @@ static void a_full_table_is_a_refusal(void **state)
 {
 	int error = 0;
 
-	for (unsigned which = 0x100; which < 0x100 + 129 && !error; which++) {
+	for (unsigned which = 0x100; which < 0x100 + PORT_TABLE_MAX + 1 && !error; which++) {
 		rig_add_address(which);
 		error = rig_try_address(which);
 	}
 	assert_int_equal(error, ENOSPC);
 	assert_int_equal(rig_cause, CAUSE_PORT_FAILED);
-	for (unsigned which = 0x100; which < 0x100 + 129; which++)
+	for (unsigned which = 0x100; which < 0x100 + PORT_TABLE_MAX + 1; which++)
 		rig_remove_address(which);
 }
 
