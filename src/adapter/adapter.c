@@ -465,14 +465,15 @@ void adapter_resolve_group(const union ibv_gid *group)
 
 int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid)
 {
+	uint32_t ifindex = ports_group_interface(qp->context);
 	bool is_new;
-	int error = group_attach(qp->ib.qp_num, gid, &is_new);
+	int error = group_attach(qp->ib.qp_num, gid, ifindex, &is_new);
 
 	if (!is_new)
 		return error;
-	error = ports_join(qp->context, gid);
+	error = ports_join(qp->context, ifindex, gid);
 	if (error)
-		group_detach(qp->ib.qp_num, gid);
+		group_detach(qp->ib.qp_num, gid, &ifindex);
 	else
 		atomic_fetch_add(&qp->attachments, 1);
 	return error;
@@ -480,11 +481,12 @@ int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid)
 
 int adapter_mcast_detach(struct qp *qp, const union ibv_gid *gid)
 {
-	int error = group_detach(qp->ib.qp_num, gid);
+	uint32_t ifindex;
+	int error = group_detach(qp->ib.qp_num, gid, &ifindex);
 
 	if (error)
 		return error;
-	ports_leave(qp->context, gid);
+	ports_leave(ifindex, gid);
 	atomic_fetch_sub(&qp->attachments, 1);
 	return 0;
 }

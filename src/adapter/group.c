@@ -17,8 +17,9 @@
 
 struct attachment {
 	union ibv_gid gid;
-	uint32_t qpn; /* 0: free */
-	bool again;   /* the progress thread has to tell the new verbatimd */
+	uint32_t qpn;	  /* 0: free */
+	uint32_t ifindex; /* where it was joined */
+	bool again;	  /* the progress thread has to tell the new verbatimd */
 };
 
 struct cached {
@@ -111,7 +112,7 @@ static union ibv_gid canonical(const union ibv_gid *gid)
 	return to;
 }
 
-int group_attach(uint32_t qpn, const union ibv_gid *spelled, bool *is_new)
+int group_attach(uint32_t qpn, const union ibv_gid *spelled, uint32_t ifindex, bool *is_new)
 {
 	const union ibv_gid group = canonical(spelled), *gid = &group;
 	struct attachment *attachment;
@@ -125,7 +126,7 @@ int group_attach(uint32_t qpn, const union ibv_gid *spelled, bool *is_new)
 	}
 	attachment = find_place(qpn, gid);
 	if (attachment)
-		*attachment = (struct attachment){ .gid = *gid, .qpn = qpn };
+		*attachment = (struct attachment){ .gid = *gid, .qpn = qpn, .ifindex = ifindex };
 	lock_release(&group_lock);
 	if (!attachment)
 		return ENOMEM;
@@ -141,7 +142,7 @@ int group_attach(uint32_t qpn, const union ibv_gid *spelled, bool *is_new)
 	return -error;
 }
 
-int group_detach(uint32_t qpn, const union ibv_gid *spelled)
+int group_detach(uint32_t qpn, const union ibv_gid *spelled, uint32_t *ifindex)
 {
 	const union ibv_gid group = canonical(spelled), *gid = &group;
 	struct attachment *attachment;
@@ -151,6 +152,7 @@ int group_detach(uint32_t qpn, const union ibv_gid *spelled)
 	attachment = find(qpn, gid);
 	if (attachment) {
 		untold = attachment->again;
+		*ifindex = attachment->ifindex;
 		*attachment = (struct attachment){ 0 };
 	}
 	lock_release(&group_lock);

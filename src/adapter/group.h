@@ -21,10 +21,11 @@ void group_init(struct ctl_client *ctl);
 
 /*
  * 0 or a positive errno: EINVAL not attached, ENOMEM a limit is reached, or of verbatimd. Attaching
- * twice is harmless; *is_new tells whether it was the first time.
+ * twice is harmless; *is_new tells whether it was the first time. `ifindex` is where the caller
+ * joins: the attachment keeps it, because an interface that is made anew gets another index.
  */
-int group_attach(uint32_t qpn, const union ibv_gid *gid, bool *is_new);
-int group_detach(uint32_t qpn, const union ibv_gid *gid);
+int group_attach(uint32_t qpn, const union ibv_gid *gid, uint32_t ifindex, bool *is_new);
+int group_detach(uint32_t qpn, const union ibv_gid *gid, uint32_t *ifindex);
 
 /*
  * Slots of processes with members, at most `max`. *asked: the list may be outdated or empty. The

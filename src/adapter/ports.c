@@ -42,8 +42,7 @@ int ports_init(struct ctl_client *ctl, void *arena)
 	return error ? error : watch_streams(&env);
 }
 
-/* The interface to join groups on; 0: none, all members are on this host. */
-static uint32_t group_interface(struct context *context)
+uint32_t ports_group_interface(struct context *context)
 {
 	struct device *device = context->device;
 	uint32_t ifindex;
@@ -72,9 +71,8 @@ static int open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, con
 	return error;
 }
 
-int ports_join(struct context *context, const union ibv_gid *spelled)
+int ports_join(struct context *context, uint32_t ifindex, const union ibv_gid *spelled)
 {
-	uint32_t ifindex = group_interface(context);
 	uint8_t group[WIRE_GID_BYTES];
 	struct port *port;
 	int error = 0;
@@ -92,9 +90,8 @@ int ports_join(struct context *context, const union ibv_gid *spelled)
 	return error;
 }
 
-void ports_leave(struct context *context, const union ibv_gid *spelled)
+void ports_leave(uint32_t ifindex, const union ibv_gid *spelled)
 {
-	uint32_t ifindex = group_interface(context);
 	struct wire_port *wire = NULL;
 	uint8_t group[WIRE_GID_BYTES];
 	struct port *port;

@@ -27,9 +27,14 @@
 /* `arena`: where open ports are shown. 0 or -errno. */
 int ports_init(struct ctl_client *ctl, void *arena);
 
-/* A QP of this context is attached to a group, or detached: 0, or an errno with a cause. */
-int ports_join(struct context *context, const union ibv_gid *group);
-void ports_leave(struct context *context, const union ibv_gid *group);
+/* The interface to join groups on, now; 0: none, all members are on this host. */
+uint32_t ports_group_interface(struct context *context);
+/*
+ * A QP of this context is attached to a group, or detached: 0, or an errno with a cause. A group is
+ * left on the interface that it was joined on.
+ */
+int ports_join(struct context *context, uint32_t ifindex, const union ibv_gid *group);
+void ports_leave(uint32_t ifindex, const union ibv_gid *group);
 
 /* False: no port is open, nor a packet socket, nor a stream; there is nothing to look at. */
 static inline bool ports_any(void)

@@ -47,6 +47,18 @@ int __wrap_ctl_port_ask(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], 
 	return rig_port_error;
 }
 
+int __wrap_ctl_mcast_attach(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES]);
+int __wrap_ctl_mcast_attach(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES])
+{
+	return 0;
+}
+
+int __wrap_ctl_mcast_detach(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES]);
+int __wrap_ctl_mcast_detach(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES])
+{
+	return 0;
+}
+
 void __wrap_roce_receive(const struct wire_arrival *arrival);
 void __wrap_roce_receive(const struct wire_arrival *arrival)
 {

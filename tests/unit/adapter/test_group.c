@@ -57,7 +57,7 @@ static int attach(uint32_t qpn, uint32_t group)
 	int before = told, error;
 	bool is_new;
 
-	error = group_attach(qpn, &gid, &is_new);
+	error = group_attach(qpn, &gid, 0, &is_new);
 	assert_int_equal(told - before, is_new);
 	return error;
 }
@@ -66,7 +66,7 @@ static int detach(uint32_t qpn, uint32_t group)
 {
 	union ibv_gid gid = group_of(group);
 
-	return group_detach(qpn, &gid);
+	return group_detach(qpn, &gid, &(uint32_t){ 0 });
 }
 
 static void visit(uint32_t qpn, void *arg)

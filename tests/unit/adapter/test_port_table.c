@@ -23,18 +23,17 @@ static void a_port_that_cannot_be_watched_is_refused(void **state)
 	rig_open_address(2);
 }
 
+/* On a loopback interface all addresses of a network are the host's. */
 static void a_full_table_is_a_refusal(void **state)
 {
 	int error = 0;
 
-	for (unsigned which = 0x100; which < 0x100 + PORT_TABLE_MAX + 1 && !error; which++) {
-		rig_add_address(which);
+	assert_int_equal(system("ip address add 10.78.1.1/20 dev lo"), 0);
+	for (unsigned which = 0x100; which < 0x100 + PORT_TABLE_MAX + 1 && !error; which++)
 		error = rig_try_address(which);
-	}
 	assert_int_equal(error, ENOSPC);
 	assert_int_equal(rig_cause, CAUSE_PORT_FAILED);
-	for (unsigned which = 0x100; which < 0x100 + PORT_TABLE_MAX + 1; which++)
-		rig_remove_address(which);
+	assert_int_equal(system("ip address del 10.78.1.1/20 dev lo"), 0);
 }
 
 /* Packets that came meanwhile are reported when listening begins again. */
@@ -77,15 +76,16 @@ static void a_group_that_is_left_meanwhile_is_heard_no_more(void **state)
 	union ibv_gid group = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 3, 1 } };
 	union ibv_gid other = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 3, 2 } };
 
-	assert_int_equal(ports_join(context, &group), 0);
+	assert_int_equal(ports_join(context, context->device->ifindex, &group), 0);
 	assert_true(port_table_listen(false));
-	ports_leave(context, &group);
-	assert_int_equal(ports_join(context, &other), 0); /* in its place */
+	ports_leave(context->device->ifindex, &group);
+	assert_int_equal(ports_join(context, context->device->ifindex, &other),
+			 0); /* in its place */
 	assert_true(port_table_listen(true));
 	assert_int_equal(rig_send(rig_open_address(1), other.raw, 1), 1);
 	assert_true(rig_is_readable());
 	rig_take_all();
-	ports_leave(context, &other);
+	ports_leave(context->device->ifindex, &other);
 	free(context->device);
 	free(context);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Packets taken by one look; groups. */
 #include <errno.h>
+#include <net/if.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +11,9 @@
 
 #include <cmocka.h>
 
+#include "adapter/adapter.h"
+#include "adapter/port_table.h"
+#include "object/qp.h"
 #include "rig.h"
 
 #define BATCH_MAX 128 /* what one look may take, and some more */
@@ -112,16 +116,61 @@ static void a_group_lives_from_the_first_to_the_last_attachment(void **state)
 	union ibv_gid other = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 1, 2 } };
 	struct wire_port *from = rig_open_address(1);
 
-	assert_int_equal(ports_join(context, &group), 0);
-	assert_int_equal(ports_join(context, &group), 0);
-	ports_leave(context, &group);
+	assert_int_equal(ports_join(context, context->device->ifindex, &group), 0);
+	assert_int_equal(ports_join(context, context->device->ifindex, &group), 0);
+	ports_leave(context->device->ifindex, &group);
 	assert_int_equal(rig_send(from, group.raw, 1), 1);
-	ports_leave(context, &group);
+	ports_leave(context->device->ifindex, &group);
 	assert_int_equal(ports_progress(0, PORTS_ALL), 0);
 	assert_int_equal(port_table_count, 2);
-	assert_int_equal(ports_join(context, &other), 0);
+	assert_int_equal(ports_join(context, context->device->ifindex, &other), 0);
 	assert_int_equal(port_table_count, 2);
-	ports_leave(context, &other);
+	ports_leave(context->device->ifindex, &other);
+	free(context->device);
+	free(context);
+}
+
+/* An interface gets another index when it is made anew, and the device learns that. */
+static void make_interface(struct context *context)
+{
+	system("ip link del again 2>/dev/null");
+	assert_int_equal(system("ip link add again type veth peer name other && "
+				"ip link set again up && ip link set other up"),
+			 0);
+	context->device->ifindex = if_nametoindex("again");
+	assert_true(context->device->ifindex);
+}
+
+static bool is_joined(const union ibv_gid *group, uint32_t ifindex)
+{
+	bool found;
+
+	lock_acquire(&port_table_lock);
+	found = port_table_find(group->raw, ifindex, true);
+	lock_release(&port_table_lock);
+	return found;
+}
+
+/* What a QP leaves is what it has joined. */
+static void an_interface_that_is_made_anew_keeps_its_new_members(void **state)
+{
+	struct context *context = rig_context(1, 2);
+	union ibv_gid group = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 1, 3 } };
+	struct qp first = { .ib.qp_num = 1, .context = context };
+	struct qp second = { .ib.qp_num = 2, .context = context };
+	uint32_t before;
+
+	make_interface(context);
+	before = context->device->ifindex;
+	assert_int_equal(adapter_mcast_attach(&first, &group), 0);
+	make_interface(context);
+	assert_int_not_equal(context->device->ifindex, before);
+	assert_int_equal(adapter_mcast_attach(&second, &group), 0);
+	assert_int_equal(adapter_mcast_detach(&first, &group), 0);
+	assert_false(is_joined(&group, before));
+	assert_true(is_joined(&group, context->device->ifindex));
+	assert_int_equal(adapter_mcast_detach(&second, &group), 0);
+	assert_false(is_joined(&group, context->device->ifindex));
 	free(context->device);
 	free(context);
 }
@@ -160,9 +209,9 @@ static void groups_come_and_go_under_threads_that_look(void **state)
 	pthread_create(&threads[2], NULL, listen_now_and_then, NULL);
 	for (int i = 0; i < 200; i++) {
 		group.raw[15] = (uint8_t)i;
-		assert_int_equal(ports_join(context, &group), 0);
+		assert_int_equal(ports_join(context, context->device->ifindex, &group), 0);
 		rig_send_to(from, 1, 4);
-		ports_leave(context, &group);
+		ports_leave(context->device->ifindex, &group);
 	}
 	done = true;
 	for (int i = 0; i < 3; i++)
@@ -185,6 +234,7 @@ int main(void)
 		TEST(a_second_look_is_told_of_the_first),
 		TEST(catching_up_waits_for_the_thread_at_the_port),
 		TEST(a_cold_port_is_looked_at_with_all_and_warm_afterwards),
+		TEST(an_interface_that_is_made_anew_keeps_its_new_members),
 		TEST(a_group_lives_from_the_first_to_the_last_attachment),
 		TEST(groups_come_and_go_under_threads_that_look),
 	};
