@@ -19,18 +19,24 @@
 
 #define INTERFACES_MAX 256
 
-static struct interface *find(struct interface *list, int *count, const char *label)
+static struct interface *find(struct interface *list, int count, const char *name, size_t len)
+{
+	for (int i = 0; i < count; i++)
+		if (strlen(list[i].name) == len && memcmp(list[i].name, name, len) == 0)
+			return &list[i];
+	return NULL;
+}
+
+static struct interface *find_or_add(struct interface *list, int *count, const char *label)
 {
 	size_t len = strcspn(label, ":"); /* eth0:1 is a label of eth0 */
 	struct interface *interface;
 
 	if (len >= IF_NAMESIZE)
 		return NULL;
-	for (int i = 0; i < *count; i++)
-		if (strlen(list[i].name) == len && memcmp(list[i].name, label, len) == 0)
-			return &list[i];
-	if (*count == INTERFACES_MAX)
-		return NULL;
+	interface = find(list, *count, label, len);
+	if (interface || *count == INTERFACES_MAX)
+		return interface;
 	interface = &list[(*count)++];
 	memcpy(interface->name, label, len);
 	return interface;
@@ -62,6 +68,34 @@ static void add_mac(struct interface *interface, const struct sockaddr_ll *addre
 		memcpy(interface->mac, address->sll_addr, sizeof(interface->mac));
 }
 
+/* Its interface is up: its addresses count. */
+static bool counts(const struct ifaddrs *a)
+{
+	return a->ifa_flags & IFF_UP && a->ifa_addr && a->ifa_name;
+}
+
+static void add_address(struct interface *list, int *count, const struct ifaddrs *a)
+{
+	sa_family_t family = a->ifa_addr->sa_family;
+	struct interface *interface;
+
+	if (family != AF_INET && family != AF_INET6)
+		return;
+	interface = find_or_add(list, count, a->ifa_name);
+	if (!interface)
+		return;
+	interface->loopback = a->ifa_flags & IFF_LOOPBACK;
+	interface->running = a->ifa_flags & IFF_RUNNING;
+	if (family == AF_INET)
+		add_ipv4(interface, (const void *)a->ifa_addr);
+	else
+		add_ipv6(interface, (const void *)a->ifa_addr);
+}
+
+/*
+ * getifaddrs lists links first, and a host may have hundreds without an address, so the places are
+ * those of addresses.
+ */
 int interface_collect(const struct ifaddrs *addresses, struct interface **out)
 {
 	struct interface *list = calloc(INTERFACES_MAX, sizeof(*list));
@@ -69,21 +103,16 @@ int interface_collect(const struct ifaddrs *addresses, struct interface **out)
 
 	if (!list)
 		return -ENOMEM;
+	for (const struct ifaddrs *a = addresses; a; a = a->ifa_next)
+		if (counts(a))
+			add_address(list, &count, a);
 	for (const struct ifaddrs *a = addresses; a; a = a->ifa_next) {
-		struct interface *interface;
+		struct interface *interface =
+			counts(a) && a->ifa_addr->sa_family == AF_PACKET
+				? find(list, count, a->ifa_name, strlen(a->ifa_name))
+				: NULL;
 
-		if (!(a->ifa_flags & IFF_UP) || !a->ifa_addr || !a->ifa_name)
-			continue;
-		interface = find(list, &count, a->ifa_name);
-		if (!interface)
-			continue;
-		interface->loopback = a->ifa_flags & IFF_LOOPBACK;
-		interface->running = a->ifa_flags & IFF_RUNNING;
-		if (a->ifa_addr->sa_family == AF_INET)
-			add_ipv4(interface, (const void *)a->ifa_addr);
-		else if (a->ifa_addr->sa_family == AF_INET6)
-			add_ipv6(interface, (const void *)a->ifa_addr);
-		else if (a->ifa_addr->sa_family == AF_PACKET)
+		if (interface)
 			add_mac(interface, (const void *)a->ifa_addr);
 	}
 	for (int i = 0; i < count; i++)

@@ -44,8 +44,8 @@ static void fill_address(union any_address *to, const char *text)
 
 static int collect(const struct row *rows, int count, struct interface **out)
 {
-	static union any_address addresses[64];
-	static struct ifaddrs list[64];
+	static union any_address addresses[1024];
+	static struct ifaddrs list[1024];
 
 	for (int i = 0; i < count; i++) {
 		fill_address(&addresses[i], rows[i].address);
@@ -70,12 +70,37 @@ static void assert_gid(const union ibv_gid *gid, const char *text)
 	assert_string_equal(shown, text);
 }
 
+/*
+ * getifaddrs lists the links first. Those without an address, like the veths of a host of
+ * containers, take no place of others.
+ */
+static void any_number_of_links_without_an_address(void **state)
+{
+	static char names[600][IF_NAMESIZE];
+	static struct row rows[602];
+	struct interface *list;
+
+	for (int i = 0; i < 600; i++) {
+		snprintf(names[i], sizeof(names[i]), "veth%d", i);
+		rows[i] = (struct row){ names[i], NULL, UP };
+	}
+	rows[600] = (struct row){ "eth0", NULL, UP };
+	rows[601] = (struct row){ "eth0", "10.0.0.2", UP };
+	assert_int_equal(collect(rows, COUNT(rows), &list), 1);
+	assert_string_equal(list[0].name, "eth0");
+	assert_memory_equal(list[0].mac, "\x02\0\0\0\0\x01", 6);
+	free(list);
+}
+
 static void only_what_is_up_and_has_an_address(void **state)
 {
 	const struct row rows[] = {
-		{ "lo", NULL, UP | IFF_LOOPBACK }, { "eth0", NULL, UP },
-		{ "down", "10.0.0.1", 0 },	   { "bare", NULL, UP },
-		{ "eth0", "10.0.0.2", UP },	   { "lo", "127.0.0.1", UP | IFF_LOOPBACK },
+		{ "lo", NULL, UP | IFF_LOOPBACK },
+		{ "eth0", NULL, UP },
+		{ "down", "10.0.0.1", 0 },
+		{ "bare", NULL, UP },
+		{ "lo", "127.0.0.1", UP | IFF_LOOPBACK },
+		{ "eth0", "10.0.0.2", UP },
 	};
 	struct interface *list;
 
@@ -305,6 +330,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(only_what_is_up_and_has_an_address),
+		cmocka_unit_test(any_number_of_links_without_an_address),
 		cmocka_unit_test(ipv4_comes_first_and_labels_are_no_interfaces),
 		cmocka_unit_test(an_interface_with_ipv6_only_has_it_as_gid_0),
 		cmocka_unit_test(more_addresses_than_slots_are_left_out),
