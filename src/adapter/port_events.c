@@ -11,6 +11,12 @@
 #include "netdev/watch.h"
 #include "object/context.h"
 
+#define NEVER	 UINT64_MAX
+#define AGAIN_NS 1000000000ull
+
+/* When interfaces are read although no change is announced: the last time that failed. */
+static uint64_t again_ns = NEVER;
+
 struct scan {
 	const struct interface *list;
 	int count;
@@ -48,17 +54,23 @@ static void compare(struct context *context, void *arg)
 }
 
 /* The announcement's contents do not matter: all interfaces are read anew. */
-void port_events_poll(void)
+void port_events_poll(uint64_t now)
 {
 	struct interface *interfaces;
 	struct scan scan;
 
-	if (!watch_take())
+	if (!watch_take() && now < again_ns)
 		return;
 	scan.count = interface_scan(&interfaces);
+	again_ns = scan.count < 0 ? now + AGAIN_NS : NEVER;
 	if (scan.count < 0)
 		return;
 	scan.list = interfaces;
 	contexts_visit(compare, &scan);
 	free(interfaces);
+}
+
+uint64_t port_events_due_ns(void)
+{
+	return again_ns;
 }

@@ -11,7 +11,11 @@
 #ifndef ADAPTER_PORT_EVENTS_H
 #define ADAPTER_PORT_EVENTS_H
 
+#include <stdint.h>
+
 /* After an announcement, compares each context's last event with its interface. Never blocks. */
-void port_events_poll(void);
+void port_events_poll(uint64_t now);
+/* When that is due although nothing is announced, CLOCK_MONOTONIC; or UINT64_MAX. */
+uint64_t port_events_due_ns(void);
 
 #endif

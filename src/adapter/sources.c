@@ -72,7 +72,7 @@ static uint64_t migration_deadline_ns(void)
 
 static bool poll_interfaces(void)
 {
-	port_events_poll();
+	port_events_poll(clock_now_ns());
 	return false;
 }
 
@@ -152,6 +152,7 @@ static const struct source sources[] = {
 		.fd = watch_fd,
 		.events = EPOLLIN,
 		.poll = poll_interfaces,
+		.deadline_ns = port_events_due_ns,
 		.reset_after_fork = watch_reset_after_fork,
 	},
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * System calls that are no cancellation points.
+ * System calls that are no cancellation points, and that no preloaded library replaces.
  *
  * The C library's blocking calls are cancellation points (pthreads(7)): a cancelled thread would
  * end there and leave our locks held. Programs do cancel threads that poll a CQ or post (rping its
@@ -17,6 +17,12 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
+
+/* librspreload makes an rsocket of the C library's, for IPv4 and IPv6. */
+static inline int sys_socket(int family, int type, int protocol)
+{
+	return (int)syscall(SYS_socket, family, type, protocol);
+}
 
 static inline ssize_t sys_write(int fd, const void *bytes, size_t count)
 {

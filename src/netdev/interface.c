@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/gid.h"
+#include "base/syscall.h"
 #include "base/transport.h"
 
 #define INTERFACES_MAX 256
@@ -122,12 +123,29 @@ int interface_collect(const struct ifaddrs *addresses, struct interface **out)
 	return kept;
 }
 
+/* For questions about interfaces. */
+static int open_socket(void)
+{
+	int sock = sys_socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	return sock < 0 ? sys_socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0) : sock;
+}
+
+/* 0: there is no such interface. */
+static unsigned int read_index(int sock, const char *name)
+{
+	struct ifreq request = { 0 };
+
+	memcpy(request.ifr_name, name, sizeof(request.ifr_name));
+	return ioctl(sock, SIOCGIFINDEX, &request) == 0 ? (unsigned int)request.ifr_ifindex : 0;
+}
+
 static uint32_t read_mtu(int sock, const char *name)
 {
 	struct ifreq request = { 0 };
 
 	memcpy(request.ifr_name, name, sizeof(request.ifr_name));
-	return sock >= 0 && ioctl(sock, SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 1500;
+	return ioctl(sock, SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 1500;
 }
 
 int interface_scan(struct interface **out)
@@ -141,13 +159,17 @@ int interface_scan(struct interface **out)
 	freeifaddrs(addresses);
 	if (count < 0)
 		return count;
-	sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (sock < 0)
-		sock = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	sock = open_socket();
+	if (sock < 0 && count) {
+		int error = errno;
+
+		free(*out); /* without indexes all interfaces would seem to have vanished */
+		return -error;
+	}
 	for (int i = 0; i < count; i++) {
 		struct interface *interface = &(*out)[i];
 
-		interface->index = if_nametoindex(interface->name);
+		interface->index = read_index(sock, interface->name);
 		if (!interface->index)
 			continue; /* it has vanished meanwhile */
 		interface->mtu = read_mtu(sock, interface->name);
@@ -362,11 +384,9 @@ int interface_order(struct interface *list, int count, const char *first, const 
 
 void interface_flags(const char *name, bool *up, bool *running)
 {
-	int sock = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int sock = open_socket();
 	struct ifreq request = { 0 };
 
-	if (sock < 0)
-		sock = socket(AF_INET6, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	memcpy(request.ifr_name, name, strnlen(name, IF_NAMESIZE - 1));
 	*up = *running = false;
 	if (sock < 0)
