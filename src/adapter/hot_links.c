@@ -74,19 +74,19 @@ static void warm(uint32_t slot)
 	lock_release(&hot_lock);
 }
 
-/* True: there was work, or is. */
-static bool look(struct link *link)
+/* As progress_link. A thread that is at the link may leave work there. */
+static int look(struct link *link)
 {
-	if (!progress_link(link))
-		return false;
-	if (!atomic_load_explicit(&link->used, memory_order_relaxed))
+	int any = progress_link(link);
+
+	if (any && !atomic_load_explicit(&link->used, memory_order_relaxed))
 		atomic_store_explicit(&link->used, true, memory_order_relaxed);
-	return true;
+	return any;
 }
 
-bool hot_links_look(struct link *link)
+int hot_links_look(struct link *link)
 {
-	bool any = look(link);
+	int any = look(link);
 
 	if (any && doorbell_own && doorbell_is_cold(link->slot))
 		warm(link->slot);
@@ -102,7 +102,7 @@ bool hot_links_progress(void)
 		doorbell_take(warm);
 	count = atomic_load_explicit(&hot_count, memory_order_acquire);
 	for (uint32_t i = 0; i < count; i++)
-		any |= look(atomic_load_explicit(&hot[i], memory_order_acquire));
+		any |= look(atomic_load_explicit(&hot[i], memory_order_acquire)) != 0;
 	return any;
 }
 

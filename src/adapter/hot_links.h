@@ -27,14 +27,17 @@
 void hot_links_add(struct link *link);
 void hot_links_remove(struct link *link);
 
-/* A thread that polls: looks at the hot links, and at those that rang. True: there was work. */
+/*
+ * A thread that polls: looks at the hot links, and at those that rang. True: there was work, or
+ * another thread is at a link.
+ */
 bool hot_links_progress(void);
 
 /* A thread that will sleep for an event: wakes processes that may not look at what was sent. */
 void hot_links_before_sleep(void);
 
-/* Looks at a link, of any state. True: there was work. */
-bool hot_links_look(struct link *link);
+/* Looks at a link, of any state: as progress_link. */
+int hot_links_look(struct link *link);
 
 /* The calling thread has renewed the poll lease: links without work become cold. */
 void hot_links_on_renewal(void);

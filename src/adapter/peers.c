@@ -290,17 +290,19 @@ struct link *peers_find(uint32_t slot)
 	return link;
 }
 
-bool peers_progress_all(void)
+int peers_progress_all(void)
 {
 	uint32_t count = atomic_load_explicit(&active_count, memory_order_acquire);
-	bool any = false;
+	int found = 0;
 
 	for (uint32_t i = 0; i < count; i++) {
 		struct link *link = atomic_load_explicit(&active[i], memory_order_acquire);
+		int any = hot_links_look(link);
 
-		any |= hot_links_look(link);
+		if (any > 0 || !found)
+			found = any;
 	}
-	return any;
+	return found;
 }
 
 static void free_link(struct link *link)

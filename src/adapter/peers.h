@@ -48,10 +48,10 @@ bool peers_ask(void);
 void peers_on_none(uint32_t slot, int error);
 
 /*
- * Progress thread: looks at all links once, cold ones too (adapter/hot_links.h). True: a link had
- * work, so another look may find more.
+ * Looks at all links once, cold ones too (adapter/hot_links.h). 1: a link had work, so another look
+ * may find more. -EBUSY: none had, but other threads are at some.
  */
-bool peers_progress_all(void);
+int peers_progress_all(void);
 
 /* Progress thread: verbatimd's notices. */
 void peers_on_link(struct ctl_peer_info *info);

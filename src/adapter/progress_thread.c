@@ -9,6 +9,7 @@
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "adapter/adaptive.h"
@@ -31,12 +32,15 @@
 #define ROUNDS_AT_ONCE 1024	  /* before slow sources are polled again */
 #define WIRE_ROUNDS    16	  /* before links are polled again */
 #define ALONE_NS       10000000ull
+#define HELD_LOOKS     256 /* at links that other threads hold, before a pause */
+#define HELD_PAUSE_NS  50000
 #define EVENTS_MAX     8
 #define TIME_SLICE_NS  100000ull /* the shortest there is */
 
 static struct arena_header *own;
 static int epoll = -1;
-static bool look_found; /* the last look found packets */
+static bool look_found;	    /* the last look found packets */
+static unsigned held_looks; /* in a row that found links held, and no work */
 static struct adaptive adaptive;
 static sem_t begun; /* posted when its liveness word is set */
 
@@ -75,15 +79,32 @@ static void run_retries(void)
 		shm_retry_run(now);
 }
 
+/*
+ * Other threads are at links, and nothing else was found. Such a thread is through with a link
+ * after some microseconds if it runs. If it does not, it may wait for this processor: with a
+ * real-time policy (which this thread inherits from the program's) it would never get it. So this
+ * thread sleeps; to yield would not do, as the other one may have a lower priority.
+ */
+static void on_links_held(void)
+{
+	if (++held_looks >= HELD_LOOKS)
+		nanosleep(&(struct timespec){ .tv_nsec = HELD_PAUSE_NS }, NULL);
+}
+
 /* One look at links, ports and timers. True: there may be more. */
 static bool look(void)
 {
+	int links;
 	bool any;
 
 	look_found = false;
-	any = peers_progress_all();
-	any |= look_at_wire();
+	links = peers_progress_all();
+	any = look_at_wire() || links;
 	run_retries();
+	if (links == -EBUSY && !look_found)
+		on_links_held();
+	else
+		held_looks = 0;
 	return any;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "shm/progress.h"
 
+#include <errno.h>
+
 #include "base/check.h"
 #include "memory/migrate.h"
 #include "object/qp_table.h"
@@ -359,17 +361,15 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 	return any;
 }
 
-bool progress_link(struct link *link)
+int progress_link(struct link *link)
 {
 	struct turn turn = { .link = link };
-	bool any = true;
+	bool any = false;
 
 	if (!lock_try(&turn.link->rx_lock))
-		return true;
+		return -EBUSY;
 	if (link->alive)
 		any = work_through(&turn, TURN_RECORDS);
-	else
-		any = false;
 	lock_release(&turn.link->rx_lock);
 	return any;
 }

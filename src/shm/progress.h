@@ -16,8 +16,9 @@
 
 #include "shm/link.h"
 
-/* True: there was work, or another thread is at the link; so calling again soon pays. */
-bool progress_link(struct link *link);
+/* 1: there was work. -EBUSY: another thread is at the link. In both cases calling again soon pays.
+ */
+int progress_link(struct link *link);
 
 /*
  * Acknowledgements are stored at once, for a peer that polls. A peer that sleeps has to be woken.

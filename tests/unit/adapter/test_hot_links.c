@@ -24,8 +24,8 @@ static void *arena;
 static unsigned looks[LINKS], barriers;
 static bool barrier_works, work[LINKS], work_at_barrier[LINKS];
 
-bool __wrap_progress_link(struct link *link);
-bool __wrap_progress_link(struct link *link)
+int __wrap_progress_link(struct link *link);
+int __wrap_progress_link(struct link *link)
 {
 	unsigned i = (unsigned)(link - links);
 	bool any = work[i];

@@ -106,12 +106,12 @@ static void carry_out(struct link *link)
 	}
 }
 
-bool __wrap_progress_link(struct link *link);
-bool __wrap_progress_link(struct link *link)
+int __wrap_progress_link(struct link *link);
+int __wrap_progress_link(struct link *link)
 {
 	if (link->alive)
 		carry_out(link);
-	return false;
+	return 0;
 }
 
 void __wrap_progress_on_death(struct link *link);

@@ -73,6 +73,20 @@ static void leaves_links_to_threads_that_poll(void **state)
 	assert_true(world_waits_for(links_and_notices_had_a_look));
 }
 
+/* The thread that holds a link's lock may need this processor, whatever the priorities are. */
+static void waits_for_a_thread_at_a_link_without_spinning(void **state)
+{
+	const unsigned ms = 100;
+
+	world.links_are_held = true;
+	links_before = world.link_looks;
+	notices_before = world.notice_looks;
+	eventfd_write(world.wake_fd, 1);
+	world_sleep_ms(ms);
+	assert_in_range(world.link_looks - links_before, 2, 1000 + ms * 20);
+	assert_true(world_waits_for(links_and_notices_had_a_look));
+}
+
 static bool takes_alone(void)
 {
 	return world.taken_alone > 100;
@@ -166,6 +180,7 @@ int main(void)
 		TEST(takes_packets_while_no_thread_polls),
 		TEST(packets_without_end_starve_no_source),
 		TEST(leaves_links_to_threads_that_poll),
+		TEST(waits_for_a_thread_at_a_link_without_spinning),
 		TEST(a_stream_starves_no_source),
 		TEST(a_daemon_that_hangs_stops_no_packets),
 		TEST(a_daemon_that_hangs_stops_no_stream),

@@ -90,13 +90,15 @@ void __wrap_peers_free_deferred(void)
 {
 }
 
-bool __wrap_peers_progress_all(void);
-bool __wrap_peers_progress_all(void)
+int __wrap_peers_progress_all(void);
+int __wrap_peers_progress_all(void)
 {
 	world.link_looks++;
 	if (woken_at)
 		world.looks_until_links = world.wire_looks - woken_at + 1;
 	woken_at = 0;
+	if (world.links_are_held)
+		return -EBUSY;
 	return world.links_busy;
 }
 
@@ -225,7 +227,7 @@ int world_start(void **state)
 
 int world_settle(void **state)
 {
-	world.endless = world.links_busy = world.stream = false;
+	world.endless = world.links_busy = world.links_are_held = world.stream = false;
 	world.away_ms = 0;
 	assert_true(world_waits_for(world_is_asleep));
 	return 0;

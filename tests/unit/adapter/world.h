@@ -32,12 +32,13 @@ struct world {
 	_Atomic uint64_t shortest_pause_ns; /* between two of them */
 
 	/* What the progress thread finds. */
-	_Atomic unsigned packets; /* to be taken */
-	_Atomic bool endless;	  /* there is always one more */
-	_Atomic bool links_busy;  /* there is always something on a link */
-	_Atomic bool stream;	  /* every third look finds a packet */
-	_Atomic bool wakes;	  /* the next look writes the wake eventfd */
-	_Atomic bool comes_late;  /* a packet, just before the ports are listened to again */
+	_Atomic unsigned packets;    /* to be taken */
+	_Atomic bool endless;	     /* there is always one more */
+	_Atomic bool links_busy;     /* there is always something on a link */
+	_Atomic bool links_are_held; /* another thread has the links' locks */
+	_Atomic bool stream;	     /* every third look finds a packet */
+	_Atomic bool wakes;	     /* the next look writes the wake eventfd */
+	_Atomic bool comes_late;     /* a packet, just before the ports are listened to again */
 	_Atomic unsigned
 		busy; /* so many looks at ports that do not listen find another thread there */
 	_Atomic uint64_t retry_due;
