@@ -3,17 +3,15 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/cause.h"
 #include "base/clock.h"
+#include "memory/change.h"
 #include "memory/heap.h"
 #include "memory/hold.h"
 #include "memory/key.h"
@@ -45,10 +43,8 @@ static unsigned report_count;
 static unsigned forks GUARDED_BY(range_lock); /* threads that are about to fork, or fork */
 static bool forking GUARDED_BY(range_lock);   /* one of them forks: no pages move */
 static bool in_slice GUARDED_BY(range_lock);  /* pages move right now: no thread forks */
-static _Atomic uint32_t changes; /* a futex: threads that wait look again when it changes */
-static _Atomic uint32_t waiting; /* threads */
-static _Atomic bool due;	 /* migrate_run has something to do */
-static struct move_heap heap;	 /* since migrate_init */
+static _Atomic bool due;		      /* migrate_run has something to do */
+static struct move_heap heap;		      /* since migrate_init */
 static uint64_t heap_bytes;
 static struct move_copy copies[MOVE_COPIES]; /* the forking thread's */
 static unsigned copy_count;
@@ -104,33 +100,21 @@ void migrate_fini(void)
  * Waiting for the progress thread.
  */
 
-/* Threads in wait_for_change look again. */
-static void wake_waiters(void)
-{
-	atomic_fetch_add(&changes, 1);
-	if (atomic_load(&waiting))
-		syscall(SYS_futex, &changes, FUTEX_WAKE_PRIVATE, INT32_MAX, NULL, NULL, 0);
-}
-
 /*
- * Waits until `changes` is not `seen` any more. False: it still is, after so long. The thread
- * stands meanwhile if that is needed, and the progress thread is told so.
+ * change_wait. The thread stands meanwhile if that is needed, and the progress thread is told so.
  */
 static bool wait_for_change(uint32_t seen, unsigned ms)
 {
-	struct timespec limit = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000l };
 	struct hold_stay stay = { .place = -1 };
+	bool changed;
 
 	if (heap.needs_hold) {
 		hold_stand(&stay);
 		call_progress_thread();
 	}
-	atomic_fetch_add(&waiting, 1);
-	if (atomic_load(&changes) == seen)
-		syscall(SYS_futex, &changes, FUTEX_WAIT_PRIVATE, seen, &limit, NULL, 0);
-	atomic_fetch_sub(&waiting, 1);
+	changed = change_wait(seen, ms);
 	hold_go(&stay);
-	return atomic_load(&changes) != seen;
+	return changed;
 }
 
 static struct arena_key *entry_of(uint32_t key)
@@ -451,7 +435,7 @@ static void on_slice(struct range *range, bool out, int error, uint64_t in, uint
  */
 static bool waits_for_hold(struct range *range, bool out, uint64_t now) REQUIRES(range_lock)
 {
-	bool awaited = out && (forks || atomic_load(&waiting));
+	bool awaited = out && (forks || change_is_awaited());
 
 	if (!heap.needs_hold || held || now - range->since_ns > (awaited ? STAND_NS : GIVE_UP_NS))
 		return false;
@@ -630,7 +614,7 @@ uint64_t migrate_run(uint64_t now)
 	if (moved)
 		next_ns = 0;
 	if (any)
-		wake_waiters();
+		change_tell();
 	make_reports();
 	if (asks_ns < next_ns)
 		next_ns = asks_ns;
@@ -660,7 +644,7 @@ void migrate_wait_out(uint64_t addr, uint64_t length)
 	bool awaited;
 
 	do {
-		seen = atomic_load(&changes);
+		seen = change_count();
 		lock_acquire(&range_lock);
 		awaited = is_awaited(addr, end);
 		lock_release(&range_lock);
@@ -695,7 +679,7 @@ void migrate_offer(uint32_t key, uint64_t length)
 	atomic_fetch_add(&offered, length);
 	atomic_fetch_add(&count, 1);
 	do
-		seen = atomic_load(&changes);
+		seen = change_count();
 	while (is_offered(key) && wait_for_change(seen, OFFER_WAIT_MS));
 	errno = saved;
 }
@@ -742,7 +726,7 @@ void migrate_before_fork(void)
 			!(waits && has_vital() && clock_now_ns() < until);
 		if (ready)
 			break;
-		seen = atomic_load(&changes);
+		seen = change_count();
 		lock_release(&range_lock);
 		waits = wait_for_change(seen, WAIT_S * 1000) && waits;
 		lock_acquire(&range_lock);
@@ -766,7 +750,7 @@ void migrate_in_parent(void)
 	forks--;
 	any = range_count != 0;
 	lock_release(&range_lock);
-	wake_waiters();
+	change_tell();
 	if (any || requests_any()) /* requests that came meanwhile */
 		call_progress_thread();
 	errno = saved;
@@ -785,6 +769,6 @@ void migrate_in_child(void)
 	heap_forget(&own);
 	requests_clear();
 	atomic_store(&due, false);
-	atomic_store(&waiting, 0);
+	change_reset_after_fork();
 	lock_release(&range_lock);
 }

@@ -4,10 +4,12 @@
  * to the heap and come back; memory that the program has mapped there since is left alone; no
  * thread waits for ever; a forked child has its own copy.
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -487,6 +489,68 @@ static void test_fork(void **state)
 	munmap(region, BYTES);
 }
 
+static const char *watched; /* by a fork, when migrate_before_fork has returned */
+static bool was_shared;
+
+static void look_before_fork(void)
+{
+	was_shared = watched && is_shared(watched);
+}
+
+static _Atomic unsigned signals;
+
+static void count_signal(int number)
+{
+	signals++;
+}
+
+static void interrupt_every_ms(bool on)
+{
+	struct sigaction handler = { .sa_handler = count_signal, .sa_flags = SA_RESTART };
+	struct itimerval often = { { 0, on ? 1000 : 0 }, { 0, on ? 1000 : 0 } };
+
+	if (on)
+		assert_int_equal(sigaction(SIGALRM, &handler, NULL), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
+}
+
+#define MANY_SLICES (64 * MIGRATE_SLICE_BYTES)
+
+/* Signal handlers run while a thread waits for pages to leave: the wait goes on. */
+static void test_signals_while_pages_leave(void **state)
+{
+	char *region = make_region(MANY_SLICES);
+	uint32_t key = make_key(region, MANY_SLICES, 0);
+	int status;
+	pid_t child;
+
+	ask(key);
+	assert_true(is_shared(region));
+	watched = region;
+	signals = 0;
+	interrupt_every_ms(true);
+	child = fork();
+	if (!child)
+		_exit(!is_region(region, MANY_SLICES));
+	interrupt_every_ms(false);
+	watched = NULL;
+	assert_true(signals > 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_false(was_shared);
+
+	ask(key);
+	assert_true(is_shared(region));
+	signals = 0;
+	interrupt_every_ms(true);
+	end_key(key);
+	assert_false(is_shared(region));
+	interrupt_every_ms(false);
+	assert_true(signals > 0);
+	check_region(region, MANY_SLICES);
+	munmap(region, MANY_SLICES);
+}
+
 static void *fork_on_a_migrated_stack(void *arg)
 {
 	char block[3 * PAGE];
@@ -580,11 +644,13 @@ int main(void)
 		cmocka_unit_test(test_no_write_of_a_peer_is_lost),
 		cmocka_unit_test(test_neighbour_in_a_page),
 		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_signals_while_pages_leave),
 		cmocka_unit_test(test_fork_on_a_migrated_stack),
 		cmocka_unit_test(test_own_stack),
 		cmocka_unit_test(test_never),
 	};
 
+	pthread_atfork(look_before_fork, NULL, NULL); /* after those that are set later */
 	migrate_world_start();
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
