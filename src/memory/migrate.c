@@ -46,8 +46,7 @@ static bool in_slice GUARDED_BY(range_lock);  /* pages move right now: no thread
 static _Atomic bool due;		      /* migrate_run has something to do */
 static struct move_heap heap;		      /* since migrate_init */
 static uint64_t heap_bytes;
-static struct move_copy copies[MOVE_COPIES]; /* the forking thread's */
-static unsigned copy_count;
+static struct move_copies copies; /* the forking thread's */
 
 static void no_kick(void)
 {
@@ -732,7 +731,8 @@ void migrate_before_fork(void)
 		lock_acquire(&range_lock);
 	}
 	forking = true;
-	copy_count = range_count ? move_copy_for_child(&heap, copies) : 0;
+	if (range_count)
+		move_copy_for_child(&heap, &copies);
 	lock_release(&range_lock);
 	errno = saved;
 }
@@ -742,13 +742,12 @@ void migrate_in_parent(void)
 	int saved = errno;
 	bool any;
 
-	if (copy_count)
-		move_drop_copies(&heap, copies, copy_count);
 	lock_acquire(&range_lock);
-	copy_count = 0;
+	any = range_count != 0; /* as before the fork: none is made or dropped meanwhile */
+	if (any)
+		move_drop_copies(&heap, &copies);
 	forking = false;
 	forks--;
-	any = range_count != 0;
 	lock_release(&range_lock);
 	change_tell();
 	if (any || requests_any()) /* requests that came meanwhile */
@@ -760,10 +759,10 @@ void migrate_in_child(void)
 {
 	hold_reset_after_fork();
 	lock_acquire_in_child(&range_lock);
-	move_restore_in_child(copies, copy_count);
+	move_restore_in_child(&copies);
 	for (unsigned i = 0; i < range_count; i++)
 		drop_aside(&ranges[i]);
-	range_count = copy_count = forks = 0;
+	range_count = forks = 0;
 	forking = in_slice = false;
 	heap_bytes = 0;
 	heap_forget(&own);

@@ -9,6 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/page.h"
 #include "memory/busy.h"
 #include "memory/guard.h"
 #include "memory/heap.h"
@@ -464,11 +465,26 @@ int move_out_private(const struct move_heap *heap, const struct move_range *slic
  * Forks.
  */
 
+/* Room for the first entry, or for twice as many. False: there is no memory. */
+static bool make_room(struct move_copies *copies)
+{
+	size_t bytes = copies->room * sizeof(*copies->all);
+	size_t wanted = bytes ? 2 * bytes : page_bytes();
+	void *all = bytes ? mremap(copies->all, bytes, wanted, MREMAP_MAYMOVE)
+			  : mmap(NULL, wanted, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+				 -1, 0);
+
+	if (all == MAP_FAILED)
+		return false;
+	copies->all = all;
+	copies->room = wanted / sizeof(*copies->all);
+	return true;
+}
+
 struct advice {
 	const struct move_heap *heap;
 	int advice;
-	struct move_copy *copies;
-	unsigned count;
+	struct move_copies *copies; /* NULL: they are not noted */
 };
 
 /* Advises the program's mappings of the heap, and notes them. */
@@ -476,13 +492,14 @@ static bool visit_advised(const struct mapping *m, void *arg)
 {
 	struct advice *advice = arg;
 	struct look look = { .heap = advice->heap };
+	struct move_copies *copies = advice->copies;
 
 	if (!is_of_heap(&look, m) || m->offset < HEAP_FIRST ||
 	    (look.heap->own && heap_is_window(look.heap->own, m->start, m->offset)))
 		return true;
 	madvise((void *)m->start, m->end - m->start, advice->advice);
-	if (advice->count < MOVE_COPIES)
-		advice->copies[advice->count++] = (struct move_copy){
+	if (copies && (copies->count < copies->room || make_room(copies)))
+		copies->all[copies->count++] = (struct move_copy){
 			.at = (char *)m->start,
 			.bytes = m->end - m->start,
 			.offset = m->offset,
@@ -490,13 +507,13 @@ static bool visit_advised(const struct mapping *m, void *arg)
 	return true;
 }
 
-unsigned move_copy_for_child(const struct move_heap *heap, struct move_copy copies[MOVE_COPIES])
+void move_copy_for_child(const struct move_heap *heap, struct move_copies *copies)
 {
 	struct advice advice = { .heap = heap, .advice = MADV_DONTFORK, .copies = copies };
 
 	maps_visit(visit_advised, &advice);
-	for (unsigned i = 0; i < advice.count; i++) {
-		struct move_copy *c = &copies[i];
+	for (size_t i = 0; i < copies->count; i++) {
+		struct move_copy *c = &copies->all[i];
 
 		c->copy = mmap(NULL, c->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			       -1, 0);
@@ -506,23 +523,34 @@ unsigned move_copy_for_child(const struct move_heap *heap, struct move_copy copi
 			munmap(c->copy, c->bytes);
 		c->copy = NULL;
 	}
-	return advice.count;
 }
 
-void move_restore_in_child(const struct move_copy *copies, unsigned count)
+static void drop_table(struct move_copies *copies)
 {
-	for (unsigned i = 0; i < count; i++)
-		if (copies[i].copy)
-			syscall(SYS_mremap, copies[i].copy, copies[i].bytes, copies[i].bytes,
-				MREMAP_MAYMOVE | MREMAP_FIXED, copies[i].at);
+	if (copies->all)
+		munmap(copies->all, copies->room * sizeof(*copies->all));
+	*copies = (struct move_copies){ 0 };
 }
 
-void move_drop_copies(const struct move_heap *heap, const struct move_copy *copies, unsigned count)
+void move_restore_in_child(struct move_copies *copies)
 {
-	struct advice advice = { .heap = heap, .advice = MADV_DOFORK, .count = MOVE_COPIES };
+	for (size_t i = 0; i < copies->count; i++) {
+		const struct move_copy *c = &copies->all[i];
+
+		if (c->copy)
+			syscall(SYS_mremap, c->copy, c->bytes, c->bytes,
+				MREMAP_MAYMOVE | MREMAP_FIXED, c->at);
+	}
+	drop_table(copies);
+}
+
+void move_drop_copies(const struct move_heap *heap, struct move_copies *copies)
+{
+	struct advice advice = { .heap = heap, .advice = MADV_DOFORK };
 
 	maps_visit(visit_advised, &advice);
-	for (unsigned i = 0; i < count; i++)
-		if (copies[i].copy)
-			munmap(copies[i].copy, copies[i].bytes);
+	for (size_t i = 0; i < copies->count; i++)
+		if (copies->all[i].copy)
+			munmap(copies->all[i].copy, copies->all[i].bytes);
+	drop_table(copies);
 }

@@ -38,8 +38,6 @@ enum move_permission {
 	MOVE_ALWAYS,
 };
 
-#define MOVE_COPIES 16
-
 struct heap;
 
 struct move_heap {
@@ -101,7 +99,7 @@ int move_out_private(const struct move_heap *heap, const struct move_range *slic
 /*
  * For a fork while some pages cannot leave. The child does not inherit the program's mappings of
  * the heap. It gets copies of them (move_restore_in_child), or nothing where there is no memory for
- * one, or for more than MOVE_COPIES. So a child's stores never reach the parent's memory.
+ * one. So a child's stores never reach the parent's memory.
  */
 struct move_copy {
 	char *at, *copy; /* copy: NULL if there was no memory */
@@ -109,8 +107,14 @@ struct move_copy {
 	uint64_t offset; /* in the heap */
 };
 
-unsigned move_copy_for_child(const struct move_heap *heap, struct move_copy copies[MOVE_COPIES]);
-void move_restore_in_child(const struct move_copy *copies, unsigned count);
-void move_drop_copies(const struct move_heap *heap, const struct move_copy *copies, unsigned count);
+struct move_copies {
+	struct move_copy *all; /* a mapping of its own: a fork calls no allocator; or NULL */
+	size_t count, room;
+};
+
+/* The caller initializes *copies with 0, and calls one of the two others, in each process. */
+void move_copy_for_child(const struct move_heap *heap, struct move_copies *copies);
+void move_restore_in_child(struct move_copies *copies);
+void move_drop_copies(const struct move_heap *heap, struct move_copies *copies);
 
 #endif

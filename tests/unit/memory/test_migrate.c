@@ -4,11 +4,13 @@
  * to the heap and come back; memory that the program has mapped there since is left alone; no
  * thread waits for ever; a forked child has its own copy.
  */
+#include <linux/aio_abi.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -489,6 +491,46 @@ static void test_fork(void **state)
 	munmap(region, BYTES);
 }
 
+#define MANY 200 /* mappings, as in the heap there is a page between two ranges */
+
+/* No page can leave while there is an AIO context: the child has a copy of each. */
+static void test_fork_while_many_ranges_stay(void **state)
+{
+	aio_context_t aio = 0;
+	uint32_t keys[MANY];
+	char *regions[MANY];
+	int status;
+	pid_t child;
+
+	for (int i = 0; i < MANY; i++) {
+		regions[i] = make_region(PAGE);
+		*regions[i] = (char)i;
+		keys[i] = make_key(regions[i], PAGE, 0);
+		ask(keys[i]);
+		assert_true(is_shared(regions[i]));
+	}
+	assert_int_equal(syscall(SYS_io_setup, 1, &aio), 0);
+	child = fork();
+	if (!child) {
+		signal(SIGSEGV, SIG_DFL); /* cmocka's handler would go on with the tests */
+		for (int i = 0; i < MANY; i++) {
+			if (*regions[i] != (char)i || is_shared(regions[i]))
+				_exit(1);
+			*regions[i] = 'c';
+		}
+		_exit(0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(syscall(SYS_io_destroy, aio), 0);
+	for (int i = 0; i < MANY; i++) {
+		end_key(keys[i]);
+		wait_until_private(regions[i]);
+		assert_int_equal(*regions[i], (char)i);
+		munmap(regions[i], PAGE);
+	}
+}
+
 static const char *watched; /* by a fork, when migrate_before_fork has returned */
 static bool was_shared;
 
@@ -644,6 +686,7 @@ int main(void)
 		cmocka_unit_test(test_no_write_of_a_peer_is_lost),
 		cmocka_unit_test(test_neighbour_in_a_page),
 		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_fork_while_many_ranges_stay),
 		cmocka_unit_test(test_signals_while_pages_leave),
 		cmocka_unit_test(test_fork_on_a_migrated_stack),
 		cmocka_unit_test(test_own_stack),
