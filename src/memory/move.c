@@ -307,9 +307,16 @@ static int rights_of(const struct mapping *m)
 	       (m->rights[2] == 'x' ? PROT_EXEC : 0);
 }
 
+/* The program may have unmapped the piece since it was seen, and mapped other memory there. */
+static bool is_still_there(const struct move_heap *heap, const struct mapping *piece)
+{
+	return move_is_there(heap, piece->start, piece->end, piece->offset);
+}
+
 /*
  * Copies the piece to `fresh` and moves that over it; `fresh` stays mapped, and empty
- * (MREMAP_DONTUNMAP).
+ * (MREMAP_DONTUNMAP). What is mapped there after the look, when the guard is up, has no guard, and
+ * guard_check fails.
  */
 static int copy_and_exchange(const struct move_heap *heap, int guard, const struct mapping *piece,
 			     char *fresh)
@@ -318,6 +325,8 @@ static int copy_and_exchange(const struct move_heap *heap, int guard, const stru
 	int rights = rights_of(piece);
 	int error = guard_writers(guard, piece->start, piece->end);
 
+	if (!error && !is_still_there(heap, piece))
+		error = -EAGAIN;
 	if (!error)
 		error = read_all(heap->fd, fresh, bytes, piece->offset);
 	if (!error && busy_with_sleepers(piece->start, piece->end))
@@ -407,6 +416,9 @@ int move_out(const struct move_heap *heap, const struct move_range *slice)
  * Threads that sleep in shared futexes are found by the page, so wakes after the exchange do not
  * reach those that went to sleep before it. None does when this looks; who came since is woken, and
  * looks at its word again.
+ *
+ * No system call compares and exchanges a mapping, so what the program maps there between the last
+ * look and the exchange is lost.
  */
 static int exchange_private(const struct move_heap *heap, const struct mapping *piece, bool *shown)
 {
@@ -421,6 +433,10 @@ static int exchange_private(const struct move_heap *heap, const struct mapping *
 	fresh = syscall(SYS_mmap, NULL, bytes, rights, MAP_PRIVATE, heap->fd, piece->offset);
 	if (fresh == -1)
 		return -errno;
+	if (!is_still_there(heap, piece)) {
+		syscall(SYS_munmap, fresh, bytes);
+		return -EAGAIN;
+	}
 	if (syscall(SYS_mremap, fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, piece->start) ==
 	    -1) {
 		error = -errno;
