@@ -19,14 +19,19 @@ static void check_published(uint32_t index, uint32_t key)
 #endif
 
 /* Barrier KEY: a reader that loads the key with acquire (key_check) sees the filled entry. */
-void key_publish(uint32_t index, uint32_t key)
+static void publish(uint32_t index, uint32_t key) REQUIRES(range_lock)
 {
 	struct arena_key *entry = key_entry(index);
 
-	lock_acquire(&range_lock);
 	migrate_on_publish(entry);
 	CHECK(check_published(index, key));
 	atomic_store_explicit(&entry->key, key, memory_order_release);
+}
+
+void key_publish(uint32_t index, uint32_t key)
+{
+	lock_acquire(&range_lock);
+	publish(index, key);
 	lock_release(&range_lock);
 }
 
@@ -75,10 +80,16 @@ int key_revoke(uint32_t index)
 	return 0;
 }
 
+/*
+ * A copier may still use the key. So range_drain, which looks under the lock, finds it either dying
+ * or alive.
+ */
 void key_restore(uint32_t index)
 {
 	struct arena_key *entry = key_entry(index);
 
+	lock_acquire(&range_lock);
 	atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_DYING);
-	key_publish(index, entry->dying);
+	publish(index, entry->dying);
+	lock_release(&range_lock);
 }

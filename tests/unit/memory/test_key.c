@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "harness.h"
+#include "memory/range.h"
 
 static void *arena;
 
@@ -144,6 +147,38 @@ static const struct {
 	{ 23, LW, KEY_ON_DEMAND, 0, 0, 7, 9, 0x1000, 8, 0, KEY_OK, 0x500000 },
 };
 
+static void *restore(void *index)
+{
+	key_restore(*(uint32_t *)index);
+	return NULL;
+}
+
+/* range_drain, which holds the lock, finds each key that a copier may still use. */
+static void a_dying_key_is_restored_in_one_step(void **state)
+{
+	struct arena_key *entry;
+	uint32_t index, key, seen, flags;
+	pthread_t thread;
+
+	assert_int_equal(key_alloc(&index, &key), 0);
+	entry = key_entry(index);
+	*entry = (struct arena_key){ .addr = 4096, .length = 64 };
+	key_publish(index, key);
+	key_zero(index);
+	lock_acquire(&range_lock);
+	pthread_create(&thread, NULL, restore, &index);
+	usleep(50000); /* it waits for the lock by then */
+	seen = entry->key;
+	flags = entry->flags;
+	lock_release(&range_lock);
+	pthread_join(thread, NULL);
+	assert_true(seen == key || flags & KEY_DYING);
+	assert_int_equal(entry->key, key);
+	assert_int_equal(entry->flags, 0);
+	key_revoke(index);
+	key_free(index);
+}
+
 static void key_check_verdicts(void **state)
 {
 	uint32_t index, key;
@@ -198,6 +233,7 @@ int main(void)
 		cmocka_unit_test(keys_are_not_guessable),
 		cmocka_unit_test(a_freed_key_is_not_reused_at_once),
 		cmocka_unit_test(a_revoked_key_is_unknown),
+		cmocka_unit_test(a_dying_key_is_restored_in_one_step),
 		cmocka_unit_test(key_check_verdicts),
 		cmocka_unit_test(each_verdict_has_its_causes),
 		cmocka_unit_test(all_indexes_can_be_given_and_then_no_more),
