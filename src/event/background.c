@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "event/background.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -13,12 +16,37 @@
 
 #include "event/receive_queue.h"
 
+/* False: they cannot be listed. */
+static bool close_listed(int first)
+{
+	const struct dirent *entry;
+	DIR *all;
+
+	close(first); /* leaves a number for the directory */
+	all = opendir("/proc/self/fd");
+	if (!all)
+		return false;
+	while ((entry = readdir(all)) != NULL) {
+		int fd = (int)strtol(entry->d_name, NULL, 10);
+
+		if (fd >= first && fd != dirfd(all))
+			close(fd);
+	}
+	closedir(all);
+	return true;
+}
+
+/*
+ * Linux before 5.9 does not have the call, and a seccomp filter may refuse it. All numbers up to
+ * the limit would be a billion in some containers, and not all where the program has lowered it.
+ */
 static void close_inherited(unsigned kept)
 {
-	if (!syscall(SYS_close_range, STDERR_FILENO + 1 + kept, ~0u, 0))
+	int first = STDERR_FILENO + 1 + (int)kept;
+
+	if (!syscall(SYS_close_range, first, ~0u, 0) || close_listed(first))
 		return;
-	/* Before Linux 5.9. */
-	for (long fd = sysconf(_SC_OPEN_MAX); --fd > STDERR_FILENO + (int)kept;)
+	for (long fd = sysconf(_SC_OPEN_MAX); --fd >= first;)
 		close((int)fd);
 }
 
