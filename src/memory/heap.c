@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/memory_file.h"
+#include "memory/sparse.h"
 
 /* An operation adds 64, and a copy of the region's length 256. */
 #define WORTH_OPERATION 64
@@ -71,8 +72,8 @@ bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset)
 static char *map_window(struct heap *heap, uint64_t window)
 {
 	size_t bytes = window_bytes(heap, window);
-	char *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE,
-			   heap->fd, (off_t)(window * HEAP_WINDOW_BYTES));
+	char *fresh =
+		sparse_map(bytes, MAP_SHARED | MAP_NORESERVE, heap->fd, window * HEAP_WINDOW_BYTES);
 	char *none = NULL;
 
 	if (fresh != MAP_FAILED) {

@@ -16,6 +16,7 @@
 #include "memory/hold.h"
 #include "memory/key.h"
 #include "memory/requests.h"
+#include "memory/sparse.h"
 
 #define RANGE_MAX   (1ull << 30) /* its peers send messages while it moves */
 #define SCAN_NS	    1000000ull	 /* between two scans for hazards on a range */
@@ -389,8 +390,7 @@ static bool has_aside(struct range *range, bool out)
 
 	if (range->aside || (heap.needs_hold && (!out || !held)))
 		return true;
-	aside = mmap(NULL, range->end - range->start, PROT_READ | PROT_WRITE,
-		     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	aside = sparse_map(range->end - range->start, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (aside == MAP_FAILED)
 		return heap.needs_hold;
 	range->aside = aside;

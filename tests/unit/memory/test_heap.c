@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -293,6 +295,26 @@ static void edges_are_not_in_the_heap(void **state)
 	}
 }
 
+/* A program that locks all that is mapped from now on: a window takes no memory all the same. */
+static void windows_take_no_memory(void **state)
+{
+	size_t bytes = 8;
+	struct stat st;
+	char *at;
+
+	/* the sanitizers ignore the function */
+	if (syscall(SYS_mlockall, MCL_FUTURE))
+		skip();
+	at = heap_map(&heap, 5 * PAGE, &bytes);
+	syscall(SYS_munlockall);
+	assert_non_null(at);
+	assert_int_equal(fstat(heap.fd, &st), 0);
+	assert_int_equal(st.st_blocks, 0);
+	strcpy(at, "written");
+	assert_int_equal(fstat(heap.fd, &st), 0);
+	assert_int_equal(st.st_blocks, PAGE / 512);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -304,6 +326,7 @@ int main(void)
 		TEST(a_piece_ends_with_its_window),
 		TEST(the_last_window_is_cut),
 		TEST(a_failed_window_stays_unmapped),
+		TEST(windows_take_no_memory),
 		TEST(migration_pays_after_some_operations),
 		TEST(the_owner_is_not_asked_again_for_long),
 		TEST(without_a_heap_nothing_pays),

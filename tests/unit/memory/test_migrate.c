@@ -651,6 +651,34 @@ static void test_own_stack(void **state)
 	pthread_join(thread, NULL);
 }
 
+/*
+ * A program locks all that it maps from now on (mlockall(2)): its older memory moves, and what is
+ * locked stays.
+ */
+static void test_memory_is_locked_from_now_on(void **state)
+{
+	char *region = make_region(BYTES), *locked;
+	uint32_t key = make_key(region, BYTES, 0), other;
+
+	/* the sanitizers ignore the function */
+	if (syscall(SYS_mlockall, MCL_FUTURE))
+		skip();
+	ask(key);
+	locked = make_region(BYTES);
+	other = make_key(locked, BYTES, 0);
+	ask(other);
+	syscall(SYS_munlockall);
+	assert_int_not_equal(heap_of(key), 0);
+	assert_int_equal(heap_of(other), 0);
+	assert_int_equal(flags_of(other), KEY_STAYS);
+	end_key(key);
+	end_key(other);
+	check_region(region, BYTES);
+	check_region(locked, BYTES);
+	munmap(region, BYTES);
+	munmap(locked, BYTES);
+}
+
 static void test_never(void **state)
 {
 	char *region = make_region(BYTES);
@@ -690,6 +718,7 @@ int main(void)
 		cmocka_unit_test(test_signals_while_pages_leave),
 		cmocka_unit_test(test_fork_on_a_migrated_stack),
 		cmocka_unit_test(test_own_stack),
+		cmocka_unit_test(test_memory_is_locked_from_now_on),
 		cmocka_unit_test(test_never),
 	};
 
