@@ -79,7 +79,7 @@ void migrate_init(int heap_fd, uint64_t bytes, void (*wake_progress_thread)(void
 
 	lock_acquire(&range_lock);
 	heap_bytes = move_init(&heap, heap_fd, wish) ? 0 : bytes;
-	range_count = 0;
+	range_init();
 	kick = wake_progress_thread;
 	hold_init(call_progress_thread);
 	heap.own = &own;

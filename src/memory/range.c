@@ -17,7 +17,7 @@ static_assert(PAGE_BYTES_MAX - 1 <= 0xffff, "heap_edges: less than a page at eac
 static_assert(HEAP_FIRST % PAGE_BYTES_MAX == 0 && HEAP_WINDOW_BYTES % PAGE_BYTES_MAX == 0,
 	      "heaps and their windows are mapped whatever the page");
 
-static uint64_t room_begin = HEAP_FIRST;
+static uint64_t room_begin GUARDED_BY(range_lock) = HEAP_FIRST;
 
 struct lock range_lock = LOCK_INITIALIZER;
 struct range ranges[RANGES_MAX];
@@ -49,6 +49,12 @@ static uint64_t find_room(uint64_t bytes, uint64_t heap_bytes, unsigned *index) 
 	}
 	*index = i;
 	return offset + bytes <= heap_bytes ? offset : 0;
+}
+
+void range_init(void)
+{
+	range_count = 0;
+	room_begin = HEAP_FIRST;
 }
 
 void range_retire(uint64_t end)

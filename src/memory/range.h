@@ -47,6 +47,8 @@ extern struct lock range_lock;
 extern struct range ranges[RANGES_MAX] GUARDED_BY(range_lock);
 extern unsigned range_count GUARDED_BY(range_lock);
 
+/* A new heap: there are no ranges, and all of it is free. */
+void range_init(void) REQUIRES(range_lock);
 /*
  * Finds a range that overlaps these pages. 0: none; -EEXIST: a settled one; -EAGAIN: a moving one,
  * so try again.

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "memory/heap.h"
 #include "memory/hold.h"
 #include "memory/requests.h"
 #include "memory/status.h"
@@ -366,6 +367,36 @@ static void test_part_that_left_keeps_its_bytes(void **state)
 	munmap(region, BYTES);
 }
 
+/* A new heap, as in the child of a fork, has all its room, whatever was left in the one before. */
+static void test_room_of_a_new_heap(void **state)
+{
+	char *region = make_region(BYTES);
+	struct writer writer = { .words = { (uint64_t *)region, (uint64_t *)(region + PAGE),
+					    (uint64_t *)(region + BYTES - 8) } };
+	uint32_t key = make_key(region, BYTES, 0);
+	pthread_t thread;
+
+	assert_true(migrate(key, 40 * TURNS_MS));
+	pthread_create(&thread, NULL, keep_writing, &writer);
+	usleep(300);
+	end_key(key);
+	wait_until_private(region);
+	atomic_store(&writer.stop, true);
+	pthread_join(thread, NULL);
+	assert_true(is_private_of_heap(region));
+	munmap(region, BYTES);
+	wait_until_quiet();
+
+	migrate_init(heap_fd, HEAP, kick);
+	region = make_region(BYTES);
+	key = make_key(region, BYTES, 0);
+	assert_true(migrate(key, 40 * TURNS_MS));
+	assert_int_equal(heap_of(key), HEAP_FIRST);
+	end_key(key);
+	wait_until_private(region);
+	munmap(region, BYTES);
+}
+
 static void fork_and_compare(char *region, uint64_t *word)
 {
 	uint64_t before = *word;
@@ -618,6 +649,7 @@ int main(void)
 		cmocka_unit_test(test_setuid),
 		cmocka_unit_test(test_forks),
 		cmocka_unit_test(test_back_beside_a_writer),
+		cmocka_unit_test(test_room_of_a_new_heap),
 		cmocka_unit_test(test_stack_on_the_way_out),
 		cmocka_unit_test(test_sleeper_is_woken),
 		cmocka_unit_test(test_part_that_left_keeps_its_bytes),
