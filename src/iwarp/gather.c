@@ -162,9 +162,11 @@ static bool is_copied(const struct payload *payload)
 	return payload->bytes <= GATHER_COPY_MAX || (payload->wqe && wqe_data(payload->wqe));
 }
 
-static void add_trailer(struct gather *gather, uint32_t ulpdu)
+/* The FPDU is complete. */
+static void add_trailer(struct iwarp_qp *iq, struct gather *gather, uint32_t ulpdu)
 {
 	add_copy(gather, trailer, fpdu_pad(ulpdu) + FPDU_CRC_BYTES);
+	iq->sending.position += fpdu_bytes(ulpdu);
 }
 
 /* An FPDU whose payload is in the burst's own memory. */
@@ -180,7 +182,7 @@ static enum gather_result add_short(struct iwarp_qp *iq, struct gather *gather,
 	add_header(gather, segment, payload->bytes);
 	if (payload->bytes)
 		add_own(gather, payload->bytes);
-	add_trailer(gather, header - FPDU_LENGTH_BYTES + payload->bytes);
+	add_trailer(iq, gather, header - FPDU_LENGTH_BYTES + payload->bytes);
 	return GATHER_ADDED;
 }
 
@@ -220,7 +222,7 @@ enum gather_result gather_add(struct iwarp_qp *iq, struct gather *gather,
 			(struct iovec){ (void *)(uintptr_t)places[i].host, places[i].bytes };
 		gather->bytes += places[i].bytes;
 	}
-	add_trailer(gather, (segment->tagged ? TAGGED_BYTES : UNTAGGED_BYTES) + payload->bytes);
+	add_trailer(iq, gather, (segment->tagged ? TAGGED_BYTES : UNTAGGED_BYTES) + payload->bytes);
 	return GATHER_ADDED;
 }
 

@@ -70,7 +70,7 @@ struct sending {
 	uint32_t send_msn, request_msn, response_msn; /* of the next message in queue 0, 1, 3 */
 	uint32_t share;				      /* bytes of responses in this turn */
 	uint32_t finish;   /* requests before this one are finished, or wait for a response */
-	uint64_t position; /* bytes of the stream so far, for markers */
+	uint64_t position; /* bytes of the stream in all FPDUs that were built */
 };
 
 enum input_state {

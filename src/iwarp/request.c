@@ -87,8 +87,11 @@ static uint8_t send_opcode(const struct wqe *wqe)
 /* The request is sent as a whole. */
 static void end_message(struct iwarp_qp *iq)
 {
+	struct wqe *wqe = sq_wqe(&iq->qp->sq, iq->qp->sq.issue++);
+
 	iq->sending.in_message = false;
-	sq_wqe(&iq->qp->sq, iq->qp->sq.issue++)->state = WQE_ISSUED;
+	wqe->end_of_bytes = (uint32_t)iq->sending.position;
+	wqe->state = WQE_ISSUED;
 }
 
 static enum gather_result add_message(struct iwarp_qp *iq, struct gather *gather, struct wqe *wqe,

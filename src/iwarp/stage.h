@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * Stage - bytes that leave ahead of all others: FPDUs that have a CRC or markers, and what the
- * stream did not take of a burst. So no FPDU is built twice, and requests are finished although
- * their last bytes still wait here.
+ * stream did not take of a burst. So no FPDU is built twice.
  *
  * Callers hold the QP's lock. Never waits.
  */

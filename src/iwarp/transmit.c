@@ -101,9 +101,13 @@ static enum request_turn choose(struct iwarp_qp *iq, const struct gather *gather
 	return turn;
 }
 
-/* The stream, or the stage, has all up to sq.issue: finishes what waits for no response. */
+/*
+ * The stream has all FPDUs but for the stage: finishes the requests that have left and wait for no
+ * response. A READ or atomic cannot be answered before it has left, so requests finish in order.
+ */
 static void finish_sent(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 {
+	uint32_t taken = (uint32_t)(iq->sending.position - stage_bytes(&iq->stage));
 	struct sq *sq = &iq->qp->sq;
 	bool any = false;
 
@@ -114,15 +118,27 @@ static void finish_sent(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 	for (; iq->sending.finish != sq->issue; iq->sending.finish++) {
 		struct wqe *wqe = sq_wqe(sq, iq->sending.finish);
 
+		if (wqe->state == WQE_ISSUED && !wqe_has_failed(wqe)) {
+			if ((int32_t)(taken - wqe->end_of_bytes) < 0)
+				break;
+			if (!operation_takes_response(opcode_operation(wqe->opcode)))
+				wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
+		}
 		any = true;
-		if (wqe->state == WQE_ISSUED && !wqe_has_failed(wqe) &&
-		    !operation_takes_response(opcode_operation(wqe->opcode)))
-			wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	}
 	if (!any)
 		return;
 	qp_retire(iq->qp);
 	local_complete_failed(iq->qp, &iq->failure);
+}
+
+/* False: what is staged waits for room, or the QP has ended. */
+static bool send_staged(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
+{
+	bool is_empty = stage_send(iq);
+
+	finish_sent(iq);
+	return is_empty && iwarp_is_sending(iq);
 }
 
 /* The payload of a request, or of a response, is not accessible. */
@@ -150,10 +166,8 @@ static bool step(struct iwarp_qp *iq, struct gather *gather) REQUIRES(iq->qp->lo
 
 	if (gather_is_empty(gather) &&
 	    stage_bytes(&iq->stage) >= (stage_has_all(iq) ? GATHER_BYTES_MAX : 1) &&
-	    !stage_send(iq)) {
-		finish_sent(iq); /* the stage has them: a READ behind them may be answered */
+	    !send_staged(iq))
 		return false;
-	}
 	turn = choose(iq, gather, &is_response);
 	if (turn == REQUEST_OVER)
 		return false;
@@ -185,7 +199,7 @@ void transmit_run(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 {
 	struct gather gather;
 
-	if (!iwarp_is_sending(iq) || iq->sending.gated || iq->sending.yielded || !stage_send(iq))
+	if (!iwarp_is_sending(iq) || iq->sending.gated || iq->sending.yielded || !send_staged(iq))
 		return;
 	iq->sending.share = 0;
 	gather_init(&gather);
@@ -193,7 +207,7 @@ void transmit_run(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 		;
 	gather_fini(&gather);
 	if (iwarp_is_sending(iq))
-		stage_send(iq);
+		send_staged(iq);
 }
 
 int transmit_rtr(struct iwarp_qp *iq)

@@ -5,8 +5,9 @@
  * In:  posted requests, owed responses, room in the stream.
  * Out: FPDUs; finished requests.
  *
- * A SEND or WRITE is finished when the stream, or the stage, has all of it (RFC 5040 3.1; so does
- * siw). READs and atomics wait for their responses (complete.h).
+ * A SEND or WRITE is finished when the stream has its last byte (RFC 5040 3.1; so does siw): what
+ * the stream has arrives even if the QP is destroyed, or the process ends. READs and atomics wait
+ * for their responses (complete.h).
  *
  * Callers hold the QP's lock. Never waits. The QP may be in ERR afterwards.
  */

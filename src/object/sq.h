@@ -81,7 +81,10 @@ struct wqe {
 		psn_t first_psn; /* between hosts: of the first packet */
 		uint32_t msn;	 /* in shared memory: of the message */
 	};
-	psn_t end_psn;	     /* the PSN after the last packet */
+	union {
+		psn_t end_psn;	       /* the PSN after the last packet */
+		uint32_t end_of_bytes; /* over TCP: position in the stream behind the last byte */
+	};
 	uint16_t read_piece; /* packets of one READ request */
 	uint16_t wire_tries; /* of a datagram: how often the socket was full */
 	/* SGEs, or the data itself if IBV_SEND_INLINE */

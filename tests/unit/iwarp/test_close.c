@@ -173,7 +173,7 @@ static void test_modified_to_error(void **state)
 	rig_post(0, IBV_WR_SEND, 4000, 2);
 	modify(0, IBV_QPS_ERR);
 	rig_expect(0, 1, IBV_WC_SUCCESS);
-	rig_expect(0, 2, IBV_WC_SUCCESS);
+	rig_expect(0, 2, IBV_WC_WR_FLUSH_ERR);
 	assert_int_equal(rig[0].ends, 0);
 	rig[0].room = SIZE_MAX;
 	rig_receive(1, 6, 100000);

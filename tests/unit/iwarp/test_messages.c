@@ -159,6 +159,49 @@ static void test_partial_writes(void **state)
 	expect_copied(20000);
 }
 
+/* Only what the stream has taken is complete: the stage goes with the QP, and with the process. */
+static void complete_as_bytes_leave(bool crc)
+{
+	struct iwarp_options options = rig_options();
+
+	options.mpa.crc = crc;
+	rig_connect(&options);
+	iwarp_of(rig[0].qp)->sending.position = UINT32_MAX - 1100; /* its lower half wraps */
+	for (int i = 0; i < 3; i++)
+		rig_receive(1, i, 1000);
+	rig[0].room = 10;
+	rig_post(0, IBV_WR_SEND, 1000, 1);
+	rig_post(0, IBV_WR_SEND, 100, 2);
+	rig_post(0, IBV_WR_RDMA_READ, 1000, 3);
+	rig_post(0, IBV_WR_SEND, 1000, 4);
+	rig_run();
+	assert_true(rig_is_quiet(0));
+	rig[0].room = 1160; /* the first two, and a part of the READ's request */
+	rig_run();
+	rig_expect(0, 1, IBV_WC_SUCCESS);
+	rig_expect(0, 2, IBV_WC_SUCCESS);
+	assert_true(rig_is_quiet(0));
+	rig[0].room = 100;
+	rig_run();
+	rig_expect(0, 3, IBV_WC_SUCCESS);
+	assert_true(rig_is_quiet(0));
+	rig[0].room = SIZE_MAX;
+	rig_run();
+	rig_expect(0, 4, IBV_WC_SUCCESS);
+	for (int i = 0; i < 3; i++)
+		rig_expect(1, i, IBV_WC_SUCCESS);
+}
+
+static void test_complete_as_bytes_leave(void **state)
+{
+	complete_as_bytes_leave(false);
+}
+
+static void test_complete_as_bytes_leave_with_crc(void **state)
+{
+	complete_as_bytes_leave(true);
+}
+
 static void test_many_messages_leave_by_one_send(void **state)
 {
 	struct ibv_send_wr wr[16] = { { 0 } };
@@ -424,6 +467,8 @@ int main(void)
 		TEST(test_longest_ulpdu),
 		TEST(test_cut_at_each_byte),
 		TEST(test_partial_writes),
+		TEST(test_complete_as_bytes_leave),
+		TEST(test_complete_as_bytes_leave_with_crc),
 		TEST(test_many_messages_leave_by_one_send),
 		TEST(test_gather_and_scatter),
 		TEST(test_inline),

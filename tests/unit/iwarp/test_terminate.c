@@ -455,10 +455,10 @@ static void test_received_without_segment(void **state)
 	assert_int_equal(qp_state(rig[0].qp), IBV_QPS_ERR);
 }
 
-/* A SEND that waits behind a READ is still there to blame. */
-static void test_blames_a_send(void **state)
+/* A part of the first SEND has left, nothing of the second. The peer refuses one of them. */
+static void refuse_a_send(uint32_t msn)
 {
-	struct segment refused = { .opcode = RDMAP_SEND, .last = true, .msn = 1 };
+	struct segment refused = { .opcode = RDMAP_SEND, .last = true, .msn = msn };
 	struct segment segment = { .opcode = RDMAP_TERMINATE, .last = true, .queue = 2, .msn = 1 };
 	uint8_t header[UNTAGGED_BYTES], bytes[TERMINATE_BYTES_MAX], fpdu[256];
 	size_t n;
@@ -469,13 +469,23 @@ static void test_blames_a_send(void **state)
 	rig_post(0, IBV_WR_SEND, 3000, 2);
 	segment_encode(&refused, header);
 	n = terminate_encode(bytes, TERMINATE_DDP_NO_BUFFER, 3018, header, sizeof(header));
-	rig_expect(0, 1, IBV_WC_SUCCESS); /* staged */
-	refused.msn = 2;
-	segment_encode(&refused, header);
-	n = terminate_encode(bytes, TERMINATE_DDP_NO_BUFFER, 3018, header, sizeof(header));
 	rig_inject(1, fpdu, make_fpdu(&segment, bytes, (uint32_t)n, fpdu));
 	rig_read(0);
-	rig_expect(0, 2, IBV_WC_WR_FLUSH_ERR); /* not begun: not to blame */
+}
+
+static void test_blames_a_send(void **state)
+{
+	refuse_a_send(1);
+	rig_expect(0, 1, terminate_status(TERMINATE_DDP_NO_BUFFER));
+	rig_expect(0, 2, IBV_WC_WR_FLUSH_ERR);
+	assert_false(rig_has_event());
+}
+
+static void test_blames_no_send_that_has_not_begun(void **state)
+{
+	refuse_a_send(2);
+	rig_expect(0, 1, IBV_WC_WR_FLUSH_ERR);
+	rig_expect(0, 2, IBV_WC_WR_FLUSH_ERR);
 	assert_int_equal(rig_event(), IBV_EVENT_QP_FATAL);
 }
 
@@ -545,6 +555,7 @@ int main(void)
 		TEST(test_received),
 		TEST(test_received_without_segment),
 		TEST(test_blames_a_send),
+		TEST(test_blames_no_send_that_has_not_begun),
 		TEST(test_local_error),
 		TEST(test_unsupported),
 	};
