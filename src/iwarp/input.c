@@ -338,18 +338,21 @@ bool input_run(struct iwarp_qp *iq, bool *any) REQUIRES(iq->qp->lock)
 	return false;
 }
 
-void input_discard(struct iwarp_qp *iq)
+bool input_discard(struct iwarp_qp *iq, bool *any)
 {
 	struct iovec piece = { iq->input.buffer, INPUT_BYTES };
-	ssize_t n = IWARP_WOULD_BLOCK;
 
-	for (int i = 0; i < SHARE_BYTES / INPUT_BYTES; i++) {
-		n = iwarp_env.receive(iq->stream, &piece, 1);
+	for (size_t done = 0; done < SHARE_BYTES;) {
+		ssize_t n = iwarp_env.receive(iq->stream, &piece, 1);
+
+		if (n == IWARP_LOST)
+			iq->lost = true;
+		if (n == IWARP_END)
+			iq->input.at_end = true;
 		if (n <= 0)
-			break;
+			return false;
+		*any = true;
+		done += (size_t)n;
 	}
-	if (n == IWARP_LOST)
-		iq->lost = true;
-	if (n == IWARP_END)
-		iq->input.at_end = true;
+	return true;
 }

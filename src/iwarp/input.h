@@ -30,7 +30,7 @@ bool input_add(struct input *input, const void *bytes, size_t count);
  */
 bool input_run(struct iwarp_qp *iq, bool *any);
 
-/* Reads and forgets, for a QP in ERR. */
-void input_discard(struct iwarp_qp *iq);
+/* Likewise, but forgets what it reads: for a QP in ERR. */
+bool input_discard(struct iwarp_qp *iq, bool *any);
 
 #endif

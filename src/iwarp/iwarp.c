@@ -133,15 +133,12 @@ static void go_on(struct iwarp_qp *iq)
 enum iwarp_progress iwarp_on_readable(struct qp *qp, bool *any)
 {
 	struct iwarp_qp *iq = iwarp_of(qp);
-	bool more = false;
+	bool more;
 
 	*any = false;
 	if (is_over(iq))
 		return IWARP_OVER;
-	if (iwarp_is_receiving(iq))
-		more = input_run(iq, any);
-	else
-		input_discard(iq);
+	more = iwarp_is_receiving(iq) ? input_run(iq, any) : input_discard(iq, any);
 	go_on(iq);
 	return is_over(iq) ? IWARP_OVER : more ? IWARP_MORE : IWARP_IDLE;
 }
@@ -149,15 +146,10 @@ enum iwarp_progress iwarp_on_readable(struct qp *qp, bool *any)
 void iwarp_on_writable(struct qp *qp)
 {
 	struct iwarp_qp *iq = iwarp_of(qp);
-	bool any;
 
 	if (is_over(iq))
 		return;
 	iq->sending.blocked = iq->sending.yielded = false;
-	if (iq->revoking) {
-		iwarp_on_readable(qp, &any);
-		return;
-	}
 	go_on(iq);
 }
 

@@ -86,7 +86,7 @@ struct iwarp_env {
 	 */
 	void (*turn_over)(void *stream);
 	/*
-	 * Calls iwarp_on_writable(qp) in some ms: a request or a SEND_WITH_INV waits for a copy by
+	 * Calls iwarp_on_readable(qp) in some ms: a request or a SEND_WITH_INV waits for a copy by
 	 * the key that it revokes. The engine may read nothing meanwhile, so the environment looks
 	 * whether the peer has closed or is gone, which bounds the wait as `ending` does.
 	 */

@@ -504,44 +504,6 @@ static unsigned take_due(uint64_t now, uint32_t qpns[DUE_AT_ONCE])
 	return count;
 }
 
-static void serve_due(uint32_t qpn, uint64_t now)
-{
-	struct stream *s;
-	struct qp *qp;
-
-	if (!qp_find_locked(qpn, &qp))
-		return;
-	s = *place_of(qpn);
-	if (s) {
-		if (s->idle_ns && is_late(s, now))
-			iwarp_give_up(qp);
-		else
-			iwarp_on_writable(qp);
-		if (*place_of(qpn) == s && s->idle_ns)
-			schedule(s, s->look_ns);
-		cq_give_events();
-	}
-	qp_unlock(qp);
-}
-
-bool streams_service(void)
-{
-	uint32_t qpns[DUE_AT_ONCE];
-	uint64_t now;
-	unsigned count;
-
-	if (atomic_load(&next_due_ns) == STREAMS_NEVER)
-		return false;
-	now = clock_now_ns();
-	if (atomic_load(&next_due_ns) > now)
-		return false;
-	end_all(now);
-	count = take_due(now, qpns);
-	for (unsigned i = 0; i < count; i++)
-		serve_due(qpns[i], now);
-	return count == DUE_AT_ONCE;
-}
-
 /*
  * ------------------------------------------------------------------------------------------
  * Looks.
@@ -716,6 +678,48 @@ void streams_catch_up(struct qp *qp)
 		cq_give_events();
 	}
 	lock_release(&qp->lock);
+}
+
+/* What it takes may end a wait for which more was left behind, and no event tells of that. */
+static void serve_due(uint32_t qpn, uint64_t now)
+{
+	enum found found = NOTHING;
+	struct stream *s;
+	struct qp *qp;
+
+	if (!qp_find_locked(qpn, &qp))
+		return;
+	s = *place_of(qpn);
+	if (s) {
+		if (s->idle_ns && is_late(s, now))
+			iwarp_give_up(qp);
+		else
+			found = take(qp, s);
+		if (*place_of(qpn) == s && found == SOMETHING)
+			schedule(s, now);
+		else if (*place_of(qpn) == s && s->idle_ns)
+			schedule(s, s->look_ns);
+		cq_give_events();
+	}
+	qp_unlock(qp);
+}
+
+bool streams_service(void)
+{
+	uint32_t qpns[DUE_AT_ONCE];
+	uint64_t now;
+	unsigned count;
+
+	if (atomic_load(&next_due_ns) == STREAMS_NEVER)
+		return false;
+	now = clock_now_ns();
+	if (atomic_load(&next_due_ns) > now)
+		return false;
+	end_all(now);
+	count = take_due(now, qpns);
+	for (unsigned i = 0; i < count; i++)
+		serve_due(qpns[i], now);
+	return count == DUE_AT_ONCE;
 }
 
 void streams_reset_after_fork(void)

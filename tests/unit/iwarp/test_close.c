@@ -184,6 +184,26 @@ static void test_modified_to_error(void **state)
 	assert_int_equal(rig[1].end, IWARP_END_CLOSED);
 }
 
+/* What comes after that is forgotten by shares, each of which says that there is more. */
+static void test_much_to_forget(void **state)
+{
+	rig_connect(NULL);
+	modify(0, IBV_QPS_ERR);
+	rig[1].tail = 1 << 20;
+	rig[1].shut = true;
+	for (int share = 0; share < 4; share++) {
+		enum iwarp_progress progress;
+		bool any;
+
+		lock_acquire(&rig[0].qp->lock);
+		progress = iwarp_on_readable(rig[0].qp, &any);
+		lock_release(&rig[0].qp->lock);
+		assert_int_equal(progress, IWARP_MORE);
+		assert_true(any);
+	}
+	assert_int_equal(rig_read(0), IWARP_OVER);
+}
+
 static void test_reset_and_destroy_end_at_once(void **state)
 {
 	rig_connect(NULL);
@@ -475,6 +495,7 @@ int main(void)
 		TEST(test_requests_at_the_fin),
 		TEST(test_broken_stream),
 		TEST(test_modified_to_error),
+		TEST(test_much_to_forget),
 		TEST(test_reset_and_destroy_end_at_once),
 		TEST(test_earlier_responses_before_terminate),
 		TEST(test_ready_to_receive),

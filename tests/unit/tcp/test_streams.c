@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -403,6 +404,64 @@ static void test_lingering(void **state)
 	assert_int_equal(fcntl(fd, F_GETFD), -1);
 }
 
+#define LONG_WRITE 40000u
+#define WRITES	   10 /* some 400 KB: more than is read at a time */
+
+/* The peer sends WRITEs. False: its socket or this one's has no room for them. */
+static bool send_long_writes(void)
+{
+	uint32_t ulpdu = TAGGED_BYTES + LONG_WRITE;
+	static uint8_t fpdu[TAGGED_BYTES + LONG_WRITE + 16];
+	struct segment segment = {
+		.opcode = RDMAP_WRITE,
+		.tagged = true,
+		.last = true,
+		.stag = rig[0].mr->ib.rkey,
+		.to = (uintptr_t)rig[0].memory,
+	};
+	int room = 2 * RIG_BYTES;
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room));
+	setsockopt(peer, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	put16(fpdu, (uint16_t)ulpdu);
+	segment_encode(&segment, fpdu + FPDU_LENGTH_BYTES);
+	for (int i = 0; i < WRITES; i++)
+		if (send(peer, fpdu, fpdu_bytes(ulpdu), MSG_DONTWAIT) != fpdu_bytes(ulpdu))
+			return false;
+	return true;
+}
+
+static int unread(void)
+{
+	int bytes = 0;
+
+	assert_int_equal(ioctl(fd, FIONREAD, &bytes), 0);
+	return bytes;
+}
+
+/* They have arrived, and are not read. */
+static void await_long_writes(void)
+{
+	for (int i = 0; i < 500 && unread() < (int)(WRITES * LONG_WRITE); i++)
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	assert_true(unread() >= (int)(WRITES * LONG_WRITE));
+}
+
+/* No poll that leaves bytes behind says that it found nothing. */
+static void test_failed_with_much_to_read(void **state)
+{
+	attach(true);
+	enter_error();
+	if (!send_long_writes())
+		skip();
+	assert_int_equal(shutdown(peer, SHUT_WR), 0);
+	await_long_writes();
+	wait_for(POLLRDHUP);
+	while (streams_progress(true))
+		;
+	assert_true(has_ended_after(0));
+}
+
 /* Binds a window by whose key a thread copies from now on. */
 static struct arena_hazard *bind_and_copy(struct mw **mw)
 {
@@ -461,6 +520,32 @@ static void test_a_send_with_invalidate_waits(void **state)
 	send_segment(RDMAP_SEND_INV, QUEUE_SEND, mw->ib.rkey, NULL, 0);
 	streams_catch_up(rig[0].qp);
 	expect_end(hazard, mw, 8);
+}
+
+/* The copy ends: what has come behind that SEND is read without another event of the socket. */
+static void test_much_to_read_behind_a_send_with_invalidate(void **state)
+{
+	struct arena_hazard *hazard;
+	struct mw *mw;
+
+	attach(false);
+	hazard = bind_and_copy(&mw);
+	rig_receive(0, 8, 0);
+	send_segment(RDMAP_SEND_INV, QUEUE_SEND, mw->ib.rkey, NULL, 0);
+	streams_catch_up(rig[0].qp);
+	assert_true(rig_is_quiet(0));
+	if (send_long_writes()) {
+		await_long_writes();
+		hazard_clear(hazard);
+		ahead_s++;
+		while (streams_due_ns() != STREAMS_NEVER)
+			streams_service();
+		rig_expect(0, 8, IBV_WC_SUCCESS);
+		assert_int_equal(unread(), 0);
+	} else {
+		hazard_clear(hazard);
+	}
+	assert_int_equal(mw_destroy(mw), 0);
 }
 
 /* The peer reads the segments with the next bytes of the response. */
@@ -599,6 +684,8 @@ int main(void)
 		TEST(test_lingering),
 		TEST(test_a_local_invalidate_waits),
 		TEST(test_a_send_with_invalidate_waits),
+		TEST(test_failed_with_much_to_read),
+		TEST(test_much_to_read_behind_a_send_with_invalidate),
 		TEST(test_responses_leave_by_shares),
 		TEST(test_second_stream),
 		TEST(test_forks),
