@@ -230,7 +230,8 @@ void close_settle(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 		iq->state = STREAM_FINISHED;
 	}
 	if (!iq->input.at_end || iq->revoking || iq->revoke_tries || iq->refused.pending ||
-	    (iwarp_is_sending(iq) && (iwarp_owed(iq) || stage_bytes(&iq->stage))))
+	    (iwarp_is_sending(iq) &&
+	     (iwarp_owed(iq) || stage_bytes(&iq->stage) || iq->sending.yielded)))
 		return;
 	on_end(iq, iq->state == STREAM_OPEN ? IWARP_END_CLOSED : IWARP_END_DISCONNECTED,
 	       CAUSE_IWARP_CLOSED);

@@ -81,7 +81,7 @@ struct iwarp_env {
 	 */
 	void (*ended)(void *stream, struct qp *qp, enum iwarp_end end);
 	/*
-	 * A share of a long response (256 KiB) has left: calls iwarp_on_writable as after
+	 * A share (256 KiB) has left, and more may go: calls iwarp_on_writable as after
 	 * WOULD_BLOCK, but after a turn of the other streams.
 	 */
 	void (*turn_over)(void *stream);

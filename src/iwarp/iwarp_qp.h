@@ -65,12 +65,12 @@ struct sending {
 	bool immediate_owed; /* a WRITE_WITH_IMM has its WRITE built, not the immediate data */
 	bool gated;	     /* the responder waits for the initiator's first FPDU */
 	bool blocked;	     /* the stream has no room: until iwarp_on_writable */
-	bool yielded;	     /* its share of responses has left: until iwarp_on_writable */
+	bool yielded;	     /* its share has left: until iwarp_on_writable */
 	bool broken;	     /* it takes no byte any more; what came before may still be read */
 	uint32_t send_msn, request_msn, response_msn; /* of the next message in queue 0, 1, 3 */
-	uint32_t share;				      /* bytes of responses in this turn */
-	uint32_t finish;   /* requests before this one are finished, or wait for a response */
-	uint64_t position; /* bytes of the stream in all FPDUs that were built */
+	uint32_t finish;    /* requests before this one are finished, or wait for a response */
+	uint64_t position;  /* bytes of the stream in all FPDUs that were built */
+	uint64_t share_end; /* the position at which this turn ends */
 };
 
 enum input_state {

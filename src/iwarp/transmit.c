@@ -9,7 +9,7 @@
 #include "iwarp/request.h"
 #include "iwarp/stage.h"
 
-#define SHARE_BYTES (256 * 1024) /* of responses; then other QPs have their turn */
+#define SHARE_BYTES (256 * 1024) /* then other QPs have their turn, and other threads this one */
 
 static struct owed_response *oldest_response(struct iwarp_qp *iq)
 {
@@ -57,7 +57,6 @@ static enum gather_result add_read_response(struct iwarp_qp *iq, struct gather *
 	response->sink_to += bytes;
 	response->address += bytes;
 	response->left -= bytes;
-	iq->sending.share += bytes;
 	return result;
 }
 
@@ -171,7 +170,7 @@ static bool step(struct iwarp_qp *iq, struct gather *gather) REQUIRES(iq->qp->lo
 	turn = choose(iq, gather, &is_response);
 	if (turn == REQUEST_OVER)
 		return false;
-	if (turn == REQUEST_READY && is_response && iq->sending.share >= SHARE_BYTES) {
+	if (turn == REQUEST_READY && iq->sending.position >= iq->sending.share_end) {
 		turn = REQUEST_NONE;
 		iq->sending.yielded = true;
 		iwarp_env.turn_over(iq->stream);
@@ -201,7 +200,7 @@ void transmit_run(struct iwarp_qp *iq) REQUIRES(iq->qp->lock)
 
 	if (!iwarp_is_sending(iq) || iq->sending.gated || iq->sending.yielded || !send_staged(iq))
 		return;
-	iq->sending.share = 0;
+	iq->sending.share_end = iq->sending.position + SHARE_BYTES;
 	gather_init(&gather);
 	while (step(iq, &gather))
 		;

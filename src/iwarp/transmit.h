@@ -16,7 +16,7 @@
 
 #include "iwarp/iwarp_qp.h"
 
-/* Sends all that may go now. */
+/* Sends what may go now, some 256 KiB at most: sending.yielded then. */
 void transmit_run(struct iwarp_qp *iq);
 
 /* The initiator's first FPDU (mpa_rtr). 0, -ENOMEM. */

@@ -147,6 +147,22 @@ static void test_requests_at_the_fin(void **state)
 	assert_int_equal(rig[0].qp->failure, CAUSE_IWARP_CLOSED);
 }
 
+/* Likewise where only a share of it has left. */
+static void test_a_long_request_at_the_fin(void **state)
+{
+	rig_connect(NULL);
+	rig_post(0, IBV_WR_RDMA_WRITE, RIG_BYTES, 1);
+	assert_true(iwarp_of(rig[0].qp)->sending.yielded);
+	disconnect(1);
+	rig_read(0);
+	rig_read(0);
+	assert_int_equal(qp_state(rig[0].qp), IBV_QPS_RTS);
+	rig_run();
+	rig_expect(0, 1, IBV_WC_SUCCESS);
+	assert_memory_equal(rig[0].memory, rig[1].memory, RIG_BYTES);
+	assert_int_equal(rig[0].end, IWARP_END_CLOSED);
+}
+
 static void test_broken_stream(void **state)
 {
 	rig_connect(NULL);
@@ -493,6 +509,7 @@ int main(void)
 		TEST(test_what_came_before_a_reset),
 		TEST(test_a_broken_stream_that_is_read_has_a_limit),
 		TEST(test_requests_at_the_fin),
+		TEST(test_a_long_request_at_the_fin),
 		TEST(test_broken_stream),
 		TEST(test_modified_to_error),
 		TEST(test_much_to_forget),

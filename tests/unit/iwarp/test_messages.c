@@ -431,7 +431,27 @@ static void test_shares_of_a_response(void **state)
 	assert_in_range(rig[1].tail, 512 << 10, 600 << 10);
 	rig_run();
 	rig_expect(0, 1, IBV_WC_SUCCESS);
-	assert_int_equal(rig[1].turns, 3);
+	assert_int_equal(rig[1].turns, 4); /* headers count */
+	assert_memory_equal(rig[0].memory, rig[1].memory, RIG_BYTES);
+}
+
+/* So do requests, be it one long one or many: the QP is locked meanwhile. */
+static void test_shares_of_requests(void **state)
+{
+	rig_connect(NULL);
+	rig_post(0, IBV_WR_RDMA_WRITE, RIG_BYTES, 1);
+	rig_post(0, IBV_WR_RDMA_WRITE, RIG_BYTES, 2);
+	assert_in_range(rig[0].tail, 256 << 10, 300 << 10);
+	assert_int_equal(rig[0].turns, 1);
+	assert_true(iwarp_wants_room(rig[0].qp));
+	rig_read(0);
+	assert_in_range(rig[0].tail, 256 << 10, 300 << 10);
+	assert_true(rig_make_room(0));
+	assert_in_range(rig[0].tail, 512 << 10, 600 << 10);
+	rig_run();
+	rig_expect(0, 1, IBV_WC_SUCCESS);
+	rig_expect(0, 2, IBV_WC_SUCCESS);
+	assert_in_range(rig[0].turns, 7, 8);
 	assert_memory_equal(rig[0].memory, rig[1].memory, RIG_BYTES);
 }
 
@@ -478,6 +498,7 @@ int main(void)
 		TEST(test_order_and_fence),
 		TEST(test_bad_sink_behind_a_full_stage),
 		TEST(test_shares_of_a_response),
+		TEST(test_shares_of_requests),
 		TEST(test_state_of_a_request_under_way),
 	};
 

@@ -267,14 +267,19 @@ static void send_segment(enum rdmap_opcode opcode, enum ddp_queue queue, uint32_
 	wait_for(POLLIN);
 }
 
-/* Until no byte moves, for longer than the kernel delays an acknowledgement in its own time. */
+/*
+ * Until no byte moves, for longer than the kernel delays an acknowledgement in its own time, and
+ * the stream takes none.
+ */
 static void settle(void)
 {
 	uint64_t before;
 
 	do {
 		before = tcp_bytes_moved(fd);
-		streams_catch_up(rig[0].qp);
+		do
+			streams_catch_up(rig[0].qp);
+		while (iwarp_of(rig[0].qp)->sending.yielded);
 		nanosleep(&(struct timespec){ .tv_nsec = 100000000 }, NULL);
 	} while (tcp_bytes_moved(fd) != before);
 }
