@@ -202,10 +202,13 @@ int iwcm_accept(struct id *id, const struct iwcm_param *param)
 {
 	UNCANCELLED;
 	struct iwcm *iw = id->iwcm;
-	int rc = -EINVAL;
+	/* Before the peer takes the connection for established; the program may still reject it. */
+	int rc = -verbatim_iwarp_check(param->qpn);
 
 	pthread_mutex_lock(&iwcm.lock);
-	if (iw && iw->state == IWCM_ASKED)
+	if (!rc && (!iw || iw->state != IWCM_ASKED))
+		rc = -EINVAL;
+	if (!rc)
 		rc = mpa_startup_accept(&iw->startup, param->responder_resources,
 					param->initiator_depth, param->private_data,
 					param->private_bytes);

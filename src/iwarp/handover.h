@@ -2,8 +2,8 @@
 /*
  * Handover - how librdmacm.so.1 gives libibverbs.so.1 the stream of an established connection.
  *
- * libibverbs.so.1 exports both (VERBATIM_1); they are NULL in another implementation's. Any thread;
- * neither waits for a peer. The caller holds no lock that `ended` takes.
+ * libibverbs.so.1 exports these (VERBATIM_1); they are NULL in another implementation's. Any
+ * thread; none waits for a peer. The caller holds no lock that `ended` takes.
  */
 #ifndef IWARP_HANDOVER_H
 #define IWARP_HANDOVER_H
@@ -12,6 +12,12 @@
 #include <stdint.h>
 
 #include "iwarp/mpa_startup.h"
+
+/*
+ * Whether this QP can get a stream, before the peer is told so. 0, or EINVAL with a cause, as of
+ * verbatim_iwarp_attach.
+ */
+int verbatim_iwarp_check(uint32_t qpn) __attribute__((weak));
 
 /*
  * The TCP socket belongs to the QP from now on, and the QP goes to RTS. MPA's start-up is over: the

@@ -69,16 +69,22 @@ static int prepare(struct iwarp_qp *iq, const void *early, size_t early_bytes)
 	return input_add(&iq->input, early, early_bytes) ? 0 : EINVAL;
 }
 
+bool iwarp_may_attach(const struct qp *qp)
+{
+	enum ibv_qp_state state = qp_state(qp);
+
+	return qp->type == IBV_QPT_RC && (state == IBV_QPS_INIT || state == IBV_QPS_RTR);
+}
+
 int iwarp_attach(struct qp *qp, void *stream, const struct iwarp_options *options,
 		 const void *early, size_t early_bytes)
 {
-	enum ibv_qp_state state = qp_state(qp);
 	struct iwarp_qp *iq;
 	bool any = false;
 	int error;
 
-	if (qp->type != IBV_QPT_RC || (state != IBV_QPS_INIT && state != IBV_QPS_RTR) ||
-	    options->mulpdu < MULPDU_MIN || options->mulpdu > FPDU_ULPDU_MAX)
+	if (!iwarp_may_attach(qp) || options->mulpdu < MULPDU_MIN ||
+	    options->mulpdu > FPDU_ULPDU_MAX)
 		return EINVAL;
 	iq = make(qp, stream, options);
 	if (!iq)

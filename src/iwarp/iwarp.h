@@ -115,6 +115,9 @@ static inline struct iwarp_qp *iwarp_of(const struct qp *qp)
 	return qp->path == &iwarp_path ? (struct iwarp_qp *)qp->path_data : NULL;
 }
 
+/* Whether the QP's type and state are those that iwarp_attach takes. */
+bool iwarp_may_attach(const struct qp *qp) REQUIRES(qp->lock);
+
 /*
  * The stream is the QP's from now on; the QP moves from INIT (or RTR) to RTS. Before that the
  * caller has set qp->attr: dest_qp_num (0 is fine), ah_attr, qp_access_flags; max_rd_atomic and

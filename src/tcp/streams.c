@@ -388,6 +388,11 @@ static int start(struct qp *qp, struct stream *s, const struct mpa_agreed *agree
 	return rc;
 }
 
+bool streams_may_attach(const struct qp *qp)
+{
+	return !*place_of(qp->ib.qp_num) && iwarp_may_attach(qp);
+}
+
 int streams_attach(struct qp *qp, int fd, const struct mpa_agreed *agreed, void (*ended)(void *arg),
 		   void *arg)
 {
@@ -400,8 +405,7 @@ int streams_attach(struct qp *qp, int fd, const struct mpa_agreed *agreed, void 
 	list_init(&s->link);
 	tcp_identify(fd, &s->socket);
 	remember(s); /* while the caller has it, too */
-	/* The second stream of a QP is refused by the engine, whose QP is not in INIT any more. */
-	rc = *place_of(s->qpn) ? -EINVAL : tcp_prepare(fd);
+	rc = streams_may_attach(qp) ? tcp_prepare(fd) : -EINVAL;
 	if (!rc)
 		rc = start(qp, s, agreed);
 	if (rc) {

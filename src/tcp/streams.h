@@ -48,6 +48,9 @@ int streams_init(const struct streams_env *env);
 /* Readable while a stream has bytes, or room that its QP waits for; -1: there is none. */
 int streams_epoll(void);
 
+/* Whether the QP's type and state are those that streams_attach takes, and it has no stream. */
+bool streams_may_attach(const struct qp *qp) REQUIRES(qp->lock);
+
 /*
  * Gives the QP its stream, and moves it to RTS; see verbatim_iwarp_attach. 0 or -errno; -EINVAL
  * with a cause.
