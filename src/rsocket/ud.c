@@ -318,18 +318,26 @@ static void on_received(struct datagram *d, struct ud_end *end, const struct ibv
 		post_receive(end, slot);
 }
 
+/*
+ * Takes all completions that were there: a CQ that was armed raises no event for them. No more
+ * than the CQ holds, so that others who go on sending do not keep the lock busy.
+ */
 static bool poll_end(struct datagram *d, struct ud_end *end) REQUIRES(d->lock)
 {
 	struct ibv_wc wc[BATCH];
-	int n = ibv_poll_cq(end->cq, BATCH, wc);
+	int n, taken = 0;
 
-	for (int i = 0; i < n; i++) {
-		if (wc[i].wr_id & RECEIVE)
-			on_received(d, end, &wc[i]);
-		else
-			end->completed++;
-	}
-	return n > 0;
+	do {
+		n = ibv_poll_cq(end->cq, BATCH, wc);
+		for (int i = 0; i < n; i++) {
+			if (wc[i].wr_id & RECEIVE)
+				on_received(d, end, &wc[i]);
+			else
+				end->completed++;
+		}
+		taken += n;
+	} while (n == BATCH && taken < end->cq->cqe);
+	return taken > 0;
 }
 
 bool ud_poll(struct datagram *d)

@@ -64,7 +64,7 @@ int ud_send(struct datagram *d, struct ud_end *end, struct ibv_ah *ah, uint32_t 
 /* Creates an AH for this address; NULL and errno, or NULL if the end has no GID. */
 struct ibv_ah *ud_address(struct ud_end *end, const union socket_name *address);
 
-/* Processes completions of all ends; true if there were any. */
+/* Processes all completions that there are at all ends; true if there were any. */
 bool ud_poll(struct datagram *d) REQUIRES(d->lock);
 
 /* The sender of a datagram in d->arrived. */
