@@ -82,16 +82,23 @@ off_t mapping_add(struct stream *s, void *memory, size_t length, bool writable, 
 	return rc;
 }
 
-/* Unmaps. A mapping with an entry stays in mapping_news until the peer has been told. */
-static void end_mapping(struct stream *s, struct local_mapping *mapping) REQUIRES(s->lock)
+/*
+ * Unmaps: 0 or -errno, then the mapping is as it was. One with an entry stays in mapping_news until
+ * the peer has been told.
+ */
+static int end_mapping(struct stream *s, struct local_mapping *mapping) REQUIRES(s->lock)
 {
-	ibv_dereg_mr(mapping->mr);
+	int rc = -ibv_dereg_mr(mapping->mr);
+
+	if (rc)
+		return rc;
 	mapping->mr = NULL;
 	list_del(&mapping->link);
 	if (mapping->entry == NO_ENTRY)
 		free(mapping);
 	else
 		list_add_tail(&s->mapping_news, &mapping->link);
+	return 0;
 }
 
 static struct local_mapping *find(struct stream *s, void *memory, size_t length) REQUIRES(s->lock)
@@ -113,13 +120,13 @@ static struct local_mapping *find(struct stream *s, void *memory, size_t length)
 int mapping_remove(struct stream *s, void *memory, size_t length)
 {
 	struct local_mapping *mapping;
+	int rc;
 
 	lock_acquire(&s->lock);
 	mapping = find(s, memory, length);
-	if (mapping)
-		end_mapping(s, mapping);
+	rc = mapping ? end_mapping(s, mapping) : -EINVAL;
 	lock_release(&s->lock);
-	return mapping ? 0 : -EINVAL;
+	return rc;
 }
 
 static void send_mapping(struct stream *s, struct local_mapping *mapping) REQUIRES(s->lock)

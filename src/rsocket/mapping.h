@@ -22,7 +22,10 @@
 off_t mapping_add(struct stream *s, void *memory, size_t length, bool writable, off_t offset)
 	EXCLUDES(s->lock);
 
-/* Unmaps what mapping_add mapped with this address and length: 0, or -EINVAL if there is none. */
+/*
+ * Unmaps what mapping_add mapped with this address and length: 0, or -EINVAL if there is none.
+ * -EBUSY as ibv_dereg_mr: a process may store there still. It can be repeated.
+ */
 int mapping_remove(struct stream *s, void *memory, size_t length) EXCLUDES(s->lock);
 
 /* Posts messages about new and unmapped mappings, as many as message_can_send allows. */

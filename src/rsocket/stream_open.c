@@ -13,22 +13,27 @@
 #include "rsocket/mapping.h"
 #include "rsocket/message.h"
 
+static bool end_region(struct ibv_mr *mr)
+{
+	return !mr || !ibv_dereg_mr(mr);
+}
+
 static void close_endpoint(struct stream *s)
 {
+	bool all_ended;
+
 	if (s->qp)
 		rdma_destroy_qp(s->id);
 	mapping_free(s);
-	if (s->receive_mr)
-		ibv_dereg_mr(s->receive_mr);
-	if (s->send_mr)
-		ibv_dereg_mr(s->send_mr);
-	if (s->lists_mr)
-		ibv_dereg_mr(s->lists_mr);
+	all_ended = end_region(s->receive_mr);
+	all_ended &= end_region(s->send_mr);
+	all_ended &= end_region(s->lists_mr);
 	if (s->cq)
 		ibv_destroy_cq(s->cq);
 	if (s->comp)
 		ibv_destroy_comp_channel(s->comp);
-	if (s->memory)
+	/* Else a peer that was stopped while it writes would do so to whatever comes there next. */
+	if (s->memory && all_ended)
 		munmap(s->memory, s->memory_bytes);
 	free(s->sent);
 }

@@ -22,10 +22,11 @@
 
 static void destroy(struct ud_end *end)
 {
+	bool region_ended;
+
 	if (end->qp)
 		rdma_destroy_qp(end->id);
-	if (end->mr)
-		ibv_dereg_mr(end->mr);
+	region_ended = !end->mr || !ibv_dereg_mr(end->mr);
 	if (end->cq)
 		ibv_destroy_cq(end->cq);
 	if (end->comp)
@@ -34,7 +35,8 @@ static void destroy(struct ud_end *end)
 		rdma_destroy_id(end->id);
 	if (end->channel)
 		rdma_destroy_event_channel(end->channel);
-	if (end->memory)
+	/* Else a peer that was stopped while it writes would do so to whatever comes there next. */
+	if (end->memory && region_ended)
 		munmap(end->memory, end->memory_bytes);
 	free(end->received);
 	free(end);
