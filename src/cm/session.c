@@ -176,19 +176,38 @@ static int make_store(void)
 	return 0;
 }
 
+static bool is_gone(int rc)
+{
+	return rc == -ECONNRESET || rc == -EPIPE;
+}
+
+/* A send that failed so has sent nothing, and says nothing of the other end (sendmsg(2)). */
+static bool is_refused(int rc)
+{
+	return rc == -ETOOMANYREFS || rc == -ENOMEM || rc == -ENOBUFS || rc == -EAGAIN;
+}
+
+/*
+ * Hangs up if it fails, but not if nothing was sent although verbatimd is there: for want of
+ * memory, or with too many descriptors of this user under way. Then no answer can come late.
+ */
 static int exchange(struct ctl_header *request, size_t len, const int *fds, unsigned fd_count,
 		    struct fdmsg *reply)
 {
 	int rc = fdmsg_send(session.sock, request, len, fds, fd_count);
 
+	if (is_refused(rc))
+		return rc;
 	if (!rc)
 		rc = fdmsg_wait(session.sock, deadline_in_ms(REQUEST_MS), reply);
+	if (!rc && reply->body.header.seq != request->seq) {
+		fdmsg_close_fds(reply);
+		rc = -EPROTO;
+	}
+	/* A late answer would be taken for that of the next request. */
 	if (rc)
-		return rc;
-	if (reply->body.header.seq == request->seq)
-		return 0;
-	fdmsg_close_fds(reply);
-	return -EPROTO;
+		hang_up();
+	return rc;
 }
 
 static int greet(void)
@@ -263,7 +282,7 @@ static int return_channels(uint32_t repeats)
 	return ask_now(&begin, -1);
 }
 
-/* Its answers do not matter. */
+/* Ends the identifiers that the program destroyed in vain. */
 static int end_destroyed(void)
 {
 	int rc = 0;
@@ -293,11 +312,6 @@ static void replace_socket(int fresh)
 	session.sock = fresh;
 }
 
-static bool is_gone(int rc)
-{
-	return rc == -ECONNRESET || rc == -EPIPE;
-}
-
 /* How verbatimd refuses a session. */
 static bool is_refusal(int rc)
 {
@@ -323,8 +337,6 @@ static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, ch
 		rc = return_channels(repeats);
 	}
 	*refused = is_refusal(rc);
-	if (!rc)
-		rc = end_destroyed();
 	if (rc)
 		hang_up();
 	return rc;
@@ -417,6 +429,7 @@ static void *watch(void *unused)
 			pthread_mutex_lock(&session.lock);
 			continue;
 		}
+		end_destroyed(); /* what is left of them the next request ends */
 		pause_ms = PAUSE_MS;
 		p.fd = session.watched = session.sock;
 		pthread_mutex_unlock(&session.lock);
@@ -468,14 +481,16 @@ static int ask_locked(struct ctl_header *request, size_t len, int fd, struct fdm
 		rc = session.is_up ? 0 : connect_and_explain(is_again ? request->seq : 0);
 		if (rc)
 			return rc;
+		/* First: none of their events may be fetched. */
+		rc = end_destroyed();
+		if (rc)
+			continue;
 		rc = exchange(request, len, &fd, fd >= 0, reply);
 		if (!rc) {
 			fdmsg_close_fds(reply);
 			session.answered = request->seq;
 			return 0;
 		}
-		/* A late answer would be taken for that of the next request. */
-		hang_up();
 		is_again = true;
 	} while (is_gone(rc) && deadline_left_ms(deadline_ns));
 	return rc;

@@ -215,6 +215,16 @@ void cm_on_hello(struct client *c, struct fdmsg *m)
 	hello_welcome(c, m->body.header.seq, c->cm->session, token_fd);
 }
 
+/*
+ * Whether the process gave up on its return before it said BEGIN: its store has not been read, and
+ * the session is still away. It tries again.
+ */
+static bool is_away(const struct cm_client *cc)
+{
+	return cc->returns && !cc->begin_seq && cc->client->role == CLIENT_CM_EARLY &&
+	       !client_has_ended(cc->client);
+}
+
 /* The process has ended (not the daemon: leave_stores), so its store is useless. */
 static void end_session(struct cm_client *cc)
 {
@@ -231,7 +241,7 @@ void cm_on_death(struct client *c)
 	cm_teardown_client(cc);
 	cm_dispatch_deliver(cc->cm);
 	cm_interfaces_unwatch(&cc->cm->interfaces);
-	if (cc->store.fd >= 0)
+	if (cc->store.fd >= 0 && !is_away(cc))
 		end_session(cc);
 	cm_store_close(&cc->store, c->uid);
 	c->cm = NULL;

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: BSD-2-Clause */
+/*
+ * The kernel refuses to send a request to verbatimd, as it does when a user has too many
+ * descriptors under way, or out of memory: one call fails, and nothing else.
+ */
+#include "harness.h"
+#include "pairs.h"
+
+#include <errno.h>
+#include <rdma/rdma_cma.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* Messages of this type are refused with this errno, so many. */
+static struct {
+	enum ctl_type type;
+	int error;
+	atomic_int left;
+} refuse;
+
+static bool is_refused(const struct msghdr *m)
+{
+	const struct ctl_header *header = m->msg_iov[0].iov_base;
+
+	return atomic_load(&refuse.left) && m->msg_iov[0].iov_len >= sizeof(*header) &&
+	       header->type == refuse.type && atomic_fetch_sub(&refuse.left, 1) > 0;
+}
+
+/* In place of the C library's, which librdmacm would call. */
+__attribute__((visibility("default"))) ssize_t sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	if (m->msg_iovlen && is_refused(m)) {
+		errno = refuse.error;
+		return -1;
+	}
+	return syscall(SYS_sendmsg, fd, m, flags);
+}
+
+static void refuse_next(enum ctl_type type, int error, int count)
+{
+	refuse.type = type;
+	refuse.error = error;
+	atomic_store(&refuse.left, count);
+}
+
+/* The identifiers are as before: the pair gets the events of a disconnect, and no others. */
+static void end_connected(struct pair *p)
+{
+	CHECK(!has_event(p->active, 50) && !has_event(p->passive, 50));
+	CHECK(!rdma_disconnect(p->id));
+	CHECK(expect_event(p->passive, RDMA_CM_EVENT_DISCONNECTED) == p->child);
+	CHECK(!rdma_disconnect(p->child));
+	CHECK(expect_event(p->active, RDMA_CM_EVENT_DISCONNECTED) == p->id);
+	pair_close(p);
+}
+
+static void test_one_call_fails(void **state)
+{
+	static const int errors[] = { ETOOMANYREFS, ENOMEM, ENOBUFS, EAGAIN };
+	struct rdma_event_channel *channel;
+	struct rdma_cm_id *id;
+	struct pair p;
+
+	pair_open(&p, RDMA_PS_TCP);
+	pair_connect(&p);
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		refuse_next(CTL_CM_CREATE_CHANNEL, errors[i], 1);
+		CHECK(!rdma_create_event_channel() && errno == errors[i]);
+		CHECK((channel = rdma_create_event_channel()));
+		refuse_next(CTL_CM_CREATE_ID, errors[i], 1);
+		CHECK(fails_with(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), errors[i]));
+		rdma_destroy_event_channel(channel);
+	}
+	end_connected(&p);
+}
+
+/* An identifier that could not be destroyed is, before the next request: its port is free. */
+static void test_destroyed_all_the_same(void **state)
+{
+	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id;
+
+	CHECK(channel && !rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	for (int i = 0; i < 3; i++) {
+		CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at) && !rdma_listen(id, 1));
+		at.sin_port = rdma_get_src_port(id);
+		refuse_next(CTL_CM_DESTROY_ID, ENOMEM, 1 + i);
+		CHECK(!rdma_destroy_id(id));
+		for (int j = 0; j < i; j++)
+			CHECK(fails_with(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), ENOMEM));
+		CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	}
+	CHECK(!rdma_destroy_id(id));
+	rdma_destroy_event_channel(channel);
+}
+
+/* Its channels are refused on the way to the next verbatimd, which has the session already. */
+static void test_return_is_repeated(void **state)
+{
+	static const enum ctl_type types[] = { CTL_CM_HELLO, CTL_CM_RETURN_CHANNEL, CTL_CM_BEGIN };
+	struct rdma_event_channel *channel;
+	struct pair p;
+
+	pair_open(&p, RDMA_PS_TCP);
+	pair_connect(&p);
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		pid_t daemon = daemon_pid();
+
+		refuse_next(types[i], ETOOMANYREFS, 3);
+		CHECK(daemon > 0 && !kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
+		for (int64_t until = now_ms() + PATIENCE_MS; atomic_load(&refuse.left) > 0;) {
+			CHECK(now_ms() < until);
+			usleep(1000);
+		}
+		CHECK((channel = rdma_create_event_channel()));
+		rdma_destroy_event_channel(channel);
+	}
+	end_connected(&p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_one_call_fails, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_destroyed_all_the_same, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_return_is_repeated, harness_setup,
+						harness_teardown),
+	};
+
+	signal(SIGCHLD, SIG_DFL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
