@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "base/psn.h"
+#include "base/uncancelled.h"
 #include "cm/address.h"
 #include "cm/iwcm.h"
 #include "cm/refusal.h"
@@ -299,9 +300,14 @@ int id_raise_event(struct id *id, enum rdma_cm_event_type type, int status, uint
 	return session_ask(&ask.header, sizeof(ask), &reply);
 }
 
-/* verbatimd delivers no more of the events that this waits for. */
+/*
+ * verbatimd delivers no more of the events that this waits for. A thread that was cancelled while
+ * it waits would keep the lock, which rdma_ack_cm_event needs.
+ */
 static void wait_for_acks(struct id *id)
 {
+	UNCANCELLED;
+
 	id_delivery_begin();
 	id_delivery_end();
 	pthread_mutex_lock(&id->lock);

@@ -89,6 +89,54 @@ static void test_cancelled_fetch(void **state)
 	rdma_destroy_event_channel(keeper);
 }
 
+static void *destroy_it(void *id)
+{
+	CHECK(!rdma_destroy_id(id));
+	pthread_testcancel();
+	return NULL;
+}
+
+static void *move_it(void *arg)
+{
+	struct rdma_cm_id *id = arg;
+
+	CHECK(!rdma_migrate_id(id, id->context));
+	pthread_testcancel();
+	return NULL;
+}
+
+/* A thread that waits for acknowledgements ends only after they have come. */
+static void test_cancelled_while_events_are_held(void **state)
+{
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 7);
+	struct rdma_event_channel *other = rdma_create_event_channel();
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+
+	CHECK(channel && other && !rdma_create_id(channel, &id, other, RDMA_PS_TCP));
+	for (int i = 0; i < 2; i++) {
+		pthread_t thread;
+		void *result;
+
+		if (i)
+			CHECK(!rdma_resolve_route(id, 1000));
+		else
+			CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+		event = await_event(i ? other : channel,
+				    i ? RDMA_CM_EVENT_ROUTE_RESOLVED : RDMA_CM_EVENT_ADDR_RESOLVED);
+		CHECK(!pthread_create(&thread, NULL, i ? destroy_it : move_it, id));
+		rest();
+		CHECK(!pthread_cancel(thread));
+		rest();
+		CHECK(pthread_tryjoin_np(thread, &result) == EBUSY);
+		CHECK(!rdma_ack_cm_event(event));
+		CHECK(!pthread_join(thread, &result) && result == PTHREAD_CANCELED);
+	}
+	rdma_destroy_event_channel(channel);
+	rdma_destroy_event_channel(other);
+}
+
 /* Returns the context of the join whose event it got. */
 static void *fetch_join(void *channel)
 {
@@ -493,6 +541,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_destroy_beside_fetch, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_cancelled_fetch, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_cancelled_while_events_are_held, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_channels_that_end_too_early, harness_setup,
 						harness_teardown),
