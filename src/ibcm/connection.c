@@ -84,6 +84,12 @@ static void close(struct connection *c)
 	c->deadline_ns = 0;
 }
 
+static void wait_for_answer(struct connection *c, int64_t wait_ns, int64_t now_ns)
+{
+	c->deadline_ns =
+		now_ns + (wait_ns < CONNECTION_DELAY_NS_MAX ? wait_ns : CONNECTION_DELAY_NS_MAX);
+}
+
 /* Sends c->sent now, and repeats it until an answer comes or `tries` are used up. */
 static void send_until_answered(struct connection *c, enum connection_state state, int64_t wait_ns,
 				unsigned tries, int64_t now_ns)
@@ -91,7 +97,7 @@ static void send_until_answered(struct connection *c, enum connection_state stat
 	c->state = state;
 	c->wait_ns = wait_ns;
 	c->tries_left = tries;
-	c->deadline_ns = now_ns + wait_ns;
+	wait_for_answer(c, wait_ns, now_ns);
 	c->env->send(c, &c->sent);
 }
 
@@ -347,7 +353,7 @@ static void on_mra(struct connection *c, const struct ibcm_message *m, int64_t n
 		return;
 	if (c->state == CONNECTION_REQ_SENT)
 		c->remote_id = m->local_id;
-	c->deadline_ns = now_ns + c->wait_ns + exponent_ns(m->service_timeout);
+	wait_for_answer(c, c->wait_ns + exponent_ns(m->service_timeout), now_ns);
 }
 
 static void on_rej(struct connection *c, const struct ibcm_message *m, int64_t now_ns)
@@ -495,7 +501,7 @@ void connection_on_time(struct connection *c, int64_t now_ns)
 		return;
 	}
 	c->tries_left--;
-	c->deadline_ns = now_ns + c->wait_ns;
+	wait_for_answer(c, c->wait_ns, now_ns);
 	c->env->send(c, &c->sent);
 }
 

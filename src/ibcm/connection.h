@@ -27,6 +27,12 @@
 #define CONNECTION_EXPONENT_0_NS    INT64_C(4096)
 #define CONNECTION_TRIES	    15
 
+/*
+ * The longest wait for an answer, whatever time-outs the peer names: more than the 68 s of its MRA,
+ * which Linux sends, too.
+ */
+#define CONNECTION_DELAY_NS_MAX INT64_C(150000000000)
+
 enum connection_state {
 	CONNECTION_CLOSED = 0,
 	CONNECTION_REQ_SENT,

@@ -3,7 +3,6 @@
 
 #include "ibcm/mad.h"
 
-#define DELAY_NS_MAX INT64_C(150000000000) /* for an answer, with the longest that an MRA adds */
 #define EXPONENT_MAX 31
 
 void connection_save(const struct connection *c, struct connection_saved *saved)
@@ -114,8 +113,8 @@ bool connection_restore(struct connection *c, const struct connection_saved *s, 
 	c->deadline_ns = 0;
 	if (waits) {
 		c->deadline_ns = s->deadline_ns > 0 ? s->deadline_ns : 1;
-		if (c->deadline_ns > now_ns + DELAY_NS_MAX)
-			c->deadline_ns = now_ns + DELAY_NS_MAX;
+		if (c->deadline_ns > now_ns + CONNECTION_DELAY_NS_MAX)
+			c->deadline_ns = now_ns + CONNECTION_DELAY_NS_MAX;
 	}
 	return true;
 }

@@ -227,6 +227,32 @@ static void test_a_slow_user_is_waited_for(void **state)
 	assert_int_equal(p.a.sent, 1);
 }
 
+/* Time-outs of a peer are up to 2.4 hours; the repetition comes sooner. */
+static void test_not_for_hours(void **state)
+{
+	struct ibcm_message rep = { .qpn = 200 }, late;
+	struct pair p;
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	p.a.out[0].local_timeout = 31;
+	carry(&p.a, &p.b);
+	p.b.out[0].service_timeout = 31;
+	late = p.b.out[0];
+	carry(&p.b, &p.a);
+	pass(&p.a, CONNECTION_DELAY_NS_MAX);
+	assert_int_equal(p.a.sent, 2);
+	assert_int_equal(connection_accept(&p.b.c, &rep, now_ns), 0);
+	for (unsigned i = 1; i < 3; i++) {
+		pass(&p.b, CONNECTION_DELAY_NS_MAX);
+		assert_int_equal(p.b.sent, 2 + i);
+	}
+	late.subject = IBCM_ABOUT_REP;
+	connection_on_message(&p.b.c, &late, now_ns);
+	pass(&p.b, CONNECTION_DELAY_NS_MAX);
+	assert_int_equal(p.b.sent, 5);
+}
+
 static void test_reject(void **state)
 {
 	struct ibcm_message no = { .reason = IBCM_REASON_CONSUMER };
@@ -491,6 +517,7 @@ int main(void)
 		cmocka_unit_test(test_repeats_what_was_lost),
 		cmocka_unit_test(test_gives_up),
 		cmocka_unit_test(test_a_slow_user_is_waited_for),
+		cmocka_unit_test(test_not_for_hours),
 		cmocka_unit_test(test_reject),
 		cmocka_unit_test(test_refused_by_nobody),
 		cmocka_unit_test(test_dreq_before_rtu),
