@@ -75,7 +75,8 @@ static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 	if (!bytes)
 		return 0;
 	order_target(target, to, bytes);
-	n = syscall(SYS_process_vm_readv, own_pid, target, 2, &source, 1, 0);
+	/* flags as a long: syscall() loads all 8 bytes, which are on the stack */
+	n = syscall(SYS_process_vm_readv, own_pid, target, 2L, &source, 1L, 0L);
 	if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
 		/* seccomp forbids the call: then a bad address raises a signal */
 		memory_copy_ordered((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
