@@ -106,8 +106,8 @@ static void after_fork(void)
 }
 
 /*
- * The lock of an identifier is held over calls of verbs, whose fork handlers run before these. So
- * fork does not take it: the child initializes it anew. Its data is consistent at any time.
+ * The lock of an identifier is held over calls of verbs, whose fork handlers may run before these.
+ * So fork does not take it: the child initializes it anew. Its data is consistent at any time.
  * Events that other threads of the parent hold are not acknowledged in the child.
  */
 static void after_fork_in_child(void)

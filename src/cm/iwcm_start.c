@@ -44,16 +44,27 @@ static void disconnect(struct iwcm *iw)
 	iwcm_put(iw);
 }
 
-static void ended(void *arg)
+void iwcm_on_end(struct iwcm *iw)
 {
-	struct iwcm *iw = arg;
-
-	pthread_mutex_lock(&iwcm.lock);
 	if (iw->state == IWCM_HANDING)
 		iw->has_ended = true; /* after ESTABLISHED */
 	else
 		disconnect(iw);
-	pthread_mutex_unlock(&iwcm.lock);
+}
+
+/*
+ * The progress thread of libibverbs, which may not wait for iwcm.lock: a thread that forks has
+ * that, and waits in another handler until the progress thread has moved pages. The wake-up stays
+ * what it is while there is a connection.
+ */
+static void ended(void *arg)
+{
+	struct iwcm *iw = arg;
+
+	pthread_mutex_lock(&iwcm.over_lock);
+	list_add_tail(&iwcm.over, &iw->over);
+	pthread_mutex_unlock(&iwcm.over_lock);
+	iwcm_thread_wake();
 }
 
 static uint8_t to_u8(uint16_t depth)

@@ -25,6 +25,8 @@ struct iwcm_common iwcm = {
 	.freed = { &iwcm.freed, &iwcm.freed },
 	.epoll = -1,
 	.wake = -1,
+	.over_lock = PTHREAD_MUTEX_INITIALIZER,
+	.over = { &iwcm.over, &iwcm.over },
 };
 
 /* An event that waits for its ticket to be fetched. */
@@ -47,6 +49,7 @@ struct iwcm *iwcm_create(void)
 	iw->users = 1;
 	iw->fd = -1;
 	list_init(&iw->link);
+	list_init(&iw->over);
 	list_init(&iw->events);
 	return iw;
 }
@@ -227,6 +230,28 @@ static void serve_due(uint64_t now, uint64_t *next)
 	}
 }
 
+static struct iwcm *take_over(void)
+{
+	struct iwcm *iw = NULL;
+
+	pthread_mutex_lock(&iwcm.over_lock);
+	if (!list_empty(&iwcm.over)) {
+		iw = list_entry(iwcm.over.next, struct iwcm, over);
+		list_del(&iw->over);
+	}
+	pthread_mutex_unlock(&iwcm.over_lock);
+	return iw;
+}
+
+/* The QP's hold keeps each of them. */
+static void end_all(void)
+{
+	struct iwcm *iw;
+
+	while ((iw = take_over()))
+		iwcm_on_end(iw);
+}
+
 static void free_all(void)
 {
 	while (!list_empty(&iwcm.freed)) {
@@ -273,6 +298,7 @@ static void *run(void *unused)
 		bool is_full = false;
 		int n;
 
+		end_all();
 		serve_due(clock_now_ns(), &next);
 		while (!is_full && !list_empty(&iwcm.tickets))
 			is_full = !raise_first();
@@ -375,6 +401,8 @@ void iwcm_after_fork_in_child(void)
 	list_init(&iwcm.all);
 	list_init(&iwcm.tickets);
 	list_init(&iwcm.freed);
+	list_init(&iwcm.over);
+	pthread_mutex_init(&iwcm.over_lock, NULL);
 	pthread_cond_init(&iwcm.handed, NULL);
 	pthread_mutex_unlock(&iwcm.lock);
 }

@@ -33,6 +33,7 @@ enum iwcm_state {
 
 struct iwcm {
 	struct list link; /* in iwcm.all while it has a socket here; or alone */
+	struct list over; /* in iwcm.over once its connection has ended; or alone */
 	unsigned users;	  /* identifier or listener; a thread in IWCM_HANDING; the QP */
 	enum iwcm_state state;
 	int fd;			   /* -1: none, or the QP's. HANDING: the QP may have closed it */
@@ -63,6 +64,8 @@ struct iwcm_common {
 	struct list tickets;
 	struct list freed; /* of no use any more: the thread may have events of them at hand */
 	int epoll, wake;   /* -1: there is no thread */
+	pthread_mutex_t over_lock; /* innermost, of `over` alone; no fork holds it */
+	struct list over;	   /* the QPs' connections have ended; for the thread */
 };
 
 extern struct iwcm_common iwcm;
@@ -89,6 +92,9 @@ void iwcm_put(struct iwcm *iw); /* with the lock */
 
 /* Keeps an event for the identifier's channel; none if it has no identifier. With the lock. */
 void iwcm_post(struct iwcm *iw, const struct iwcm_event *event);
+
+/* The connection has ended. With the lock. */
+void iwcm_on_end(struct iwcm *iw);
 
 /* epoll's events of a socket; with the lock, which they release while they hand over. */
 void iwcm_on_socket(struct iwcm *iw, uint32_t events);

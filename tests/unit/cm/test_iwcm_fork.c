@@ -45,6 +45,9 @@ static int listener, peer;
 static sem_t is_there, has_forked, may_go_on;
 static bool is_watching;
 static bool makes_rsockets;
+static void (*end)(void *arg); /* of the connection that the QP takes */
+static void *arg_of_end;
+static bool takes;
 static struct id id;
 
 /*
@@ -65,6 +68,11 @@ int verbatim_iwarp_attach(uint32_t qpn, int fd, const struct mpa_agreed *agreed,
 			  void (*ended)(void *arg), void *arg)
 {
 	sem_post(&is_there);
+	if (takes) {
+		end = ended;
+		arg_of_end = arg;
+		return 0;
+	}
 	while (sem_wait(&may_go_on) < 0)
 		;
 	return ENOMEM;
@@ -182,6 +190,33 @@ static void fork_and_go_on(const struct sockaddr_in *to)
 	fork_child();
 	sem_post(&may_go_on);
 	pause();
+}
+
+static void await_event(uint32_t kind)
+{
+	struct iwcm_event event;
+
+	while (!iwcm_next_event(&id, &event))
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+	check(event.kind == kind);
+}
+
+/*
+ * The connection ends while a thread forks: libibverbs may not wait for that, as its own handlers
+ * wait for the thread that tells of the end.
+ */
+static void end_within_a_fork(const struct sockaddr_in *to)
+{
+	takes = true;
+	begin_connecting(to);
+	await_event(CTL_CM_ESTABLISHED);
+	iwcm_before_fork();
+	end(arg_of_end);
+	report(1);
+	iwcm_after_fork();
+	await_event(CTL_CM_DISCONNECTED);
+	iwcm_end(&id);
+	report(2);
 }
 
 static void fork_and_listen(const struct sockaddr_in *unused)
@@ -311,6 +346,14 @@ static void test_qp_refuses_the_socket(void **state)
 	expect_end();
 }
 
+static void test_end_within_a_fork(void **state)
+{
+	start(end_within_a_fork);
+	answer();
+	assert_int_equal(await_report(), 1);
+	assert_int_equal(await_report(), 2);
+}
+
 static void test_fork_while_the_socket_is_made(void **state)
 {
 	struct sockaddr_in name = { .sin_family = AF_INET,
@@ -346,6 +389,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_program_dies_while_it_hands_over),
 		TEST(test_qp_refuses_the_socket),
+		TEST(test_end_within_a_fork),
 		TEST(test_fork_while_the_socket_is_made),
 		TEST(test_librspreload),
 	};
