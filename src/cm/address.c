@@ -12,6 +12,7 @@
 
 #include "base/gid.h"
 #include "base/host_address.h"
+#include "base/syscall.h"
 #include "base/uncancelled.h"
 #include "cm/refusal.h"
 
@@ -153,7 +154,7 @@ static int look_up(const struct ctl_cm_address *remote, struct ctl_cm_address *l
 	struct sockaddr_storage to, from = { 0 };
 	socklen_t len = sizeof(from);
 	struct ctl_cm_address found;
-	int fd = socket(remote->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int fd = sys_socket(remote->family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	int rc = 0;
 
 	if (fd < 0)

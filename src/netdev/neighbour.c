@@ -9,6 +9,7 @@
 
 #include "base/gid.h"
 #include "base/netlink.h"
+#include "base/syscall.h"
 
 #define WAIT_MS	     1000
 #define STEP_MS	     10
@@ -160,7 +161,7 @@ static void provoke(const struct hop *hop)
 	struct sockaddr_in6 v6 = { .sin6_family = AF_INET6,
 				   .sin6_port = htons(DISCARD_PORT),
 				   .sin6_scope_id = hop->ifindex };
-	int fd = socket(hop->to.family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int fd = sys_socket(hop->to.family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 	if (fd < 0)
 		return;

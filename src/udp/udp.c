@@ -11,6 +11,7 @@
 
 #include "base/fork_free.h"
 #include "base/source_port.h"
+#include "base/syscall.h"
 #include "packet/icrc.h"
 #include "udp/loss.h"
 #include "base/gid.h"
@@ -182,7 +183,7 @@ int udp_open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, struct
 
 	if (!gid_is_multicast(group))
 		return -EINVAL;
-	fd = socket(address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	fd = sys_socket(address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
 	/*
