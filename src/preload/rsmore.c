@@ -11,6 +11,9 @@
  * Other descriptors go straight to the C library. In an epoll set placeholders are level-triggered,
  * whatever their events ask for. A closed one leaves the set when the next wait finds it closed.
  *
+ * A thread that waits polls the set, its placeholders, and an eventfd by which epoll_ctl of other
+ * threads has it look at the placeholders anew.
+ *
  * Any thread. No thread holds the mutex in a call that may wait.
  */
 #include <dlfcn.h>
@@ -20,13 +23,16 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #define EXPORT	  __attribute__((visibility("default")))
@@ -35,6 +41,7 @@
 /* The next definitions in the order of symbol search. */
 static struct {
 	int (*accept4)(int fd, struct sockaddr *addr, socklen_t *length, int flags);
+	int (*close)(int fd);
 	int (*epoll_ctl)(int epoll, int op, int fd, struct epoll_event *event);
 	int (*epoll_pwait)(int epoll, struct epoll_event *events, int max, int timeout,
 			   const sigset_t *mask);
@@ -43,18 +50,66 @@ static struct {
 /* A placeholder in an epoll set. */
 struct member {
 	int epoll, fd;
+	bool is_disabled; /* EPOLLONESHOT: it was reported */
+	uint64_t
+		change; /* unlike that of all other members, and of this one before EPOLL_CTL_MOD */
 	struct epoll_event event;
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the members */
+/*
+ * The eventfd of threads that wait. It is written to once, when members have changed, and never
+ * read, so none of these threads can take the event from another one. Then it is no longer
+ * `wakeup`, and the last of them closes it.
+ */
+struct wakeup {
+	int fd;
+	unsigned waiters;
+};
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all that follows */
 static struct member *members;
 static size_t member_count, member_room;
+static uint64_t changes;
+static struct wakeup *wakeup; /* of who waits next; NULL: none yet */
+
+static void before_fork(void)
+{
+	pthread_mutex_lock(&mutex);
+}
+
+static void after_fork(void)
+{
+	pthread_mutex_unlock(&mutex);
+}
+
+/* Its descriptor is closed by others. A thread that waits has it until it looks. */
+static void abandon_wakeup(void)
+{
+	struct wakeup *abandoned = wakeup;
+
+	wakeup = NULL;
+	abandoned->fd = -1;
+	if (!abandoned->waiters)
+		free(abandoned);
+}
+
+/* The eventfd is the parent's, too. */
+static void after_fork_in_child(void)
+{
+	if (wakeup) {
+		real.close(wakeup->fd);
+		abandon_wakeup();
+	}
+	pthread_mutex_unlock(&mutex);
+}
 
 static void find_real(void)
 {
 	real.accept4 = dlsym(RTLD_NEXT, "accept4");
+	real.close = dlsym(RTLD_NEXT, "close");
 	real.epoll_ctl = dlsym(RTLD_NEXT, "epoll_ctl");
 	real.epoll_pwait = dlsym(RTLD_NEXT, "epoll_pwait");
+	pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
 static void init(void)
@@ -112,26 +167,41 @@ static int add(int epoll, int fd, const struct epoll_event *event)
 		members = larger;
 		member_room = room;
 	}
-	members[member_count++] = (struct member){ epoll, fd, *event };
+	members[member_count++] = (struct member){ epoll, fd, false, ++changes, *event };
 	return 0;
 }
 
-/* EPOLL_CTL_ADD replaces a member of the same number, whose descriptor was closed. */
-static int change(struct member *member, int epoll, int op, int fd, const struct epoll_event *event)
+/* All that wait look at the members anew. */
+static void wake(void)
 {
+	if (!wakeup || !wakeup->waiters)
+		return;
+	eventfd_write(wakeup->fd, 1);
+	wakeup = NULL;
+}
+
+/* EPOLL_CTL_ADD replaces a member of the same number, whose descriptor was closed. */
+static int change(int epoll, int op, int fd, const struct epoll_event *event)
+{
+	struct member *member = find(epoll, fd);
+	int rc = 0;
+
+	if (!member && op != EPOLL_CTL_ADD)
+		return -ENOENT;
 	if (op == EPOLL_CTL_DEL) {
 		*member = members[--member_count];
 		return 0;
 	}
-	if (!member)
-		return add(epoll, fd, event);
-	member->event = *event;
-	return 0;
+	if (member)
+		*member = (struct member){ epoll, fd, false, ++changes, *event };
+	else
+		rc = add(epoll, fd, event);
+	wake();
+	return rc;
 }
 
 EXPORT int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 {
-	struct member *member;
 	int rc;
 
 	init();
@@ -139,8 +209,7 @@ EXPORT int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 	if (!rc || errno != EPERM || (!event && op != EPOLL_CTL_DEL))
 		return rc;
 	pthread_mutex_lock(&mutex);
-	member = find(epoll, fd);
-	rc = op != EPOLL_CTL_ADD && !member ? -ENOENT : change(member, epoll, op, fd, event);
+	rc = change(epoll, op, fd, event);
 	pthread_mutex_unlock(&mutex);
 	if (!rc)
 		return 0;
@@ -148,106 +217,245 @@ EXPORT int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 	return -1;
 }
 
-/*
- * The epoll descriptor and then the members of its set; returns how many, 0 if there is no member.
- * The caller frees `fds`, which `events` is part of.
- */
-static nfds_t collect(int epoll, struct pollfd **fds, struct epoll_event **events)
+/* Waiting */
+
+#define MEMBERS_FROM 2
+
+/* A set, the eventfd, the placeholders of the set. */
+struct snapshot {
+	nfds_t count;
+	struct pollfd *fds;
+	uint64_t *changes; /* of the member at the same place */
+	struct wakeup *wakeup;
+	struct pollfd few[MEMBERS_FROM]; /* no memory is allocated for a set without placeholders */
+};
+
+/* The mutex is held. NULL: neither memory nor descriptors are left. */
+static struct wakeup *get_wakeup(void)
 {
-	nfds_t count = 0;
+	if (!wakeup) {
+		struct wakeup *made = malloc(sizeof(*made));
+		int fd = made ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
+
+		if (fd < 0) {
+			free(made);
+			return NULL;
+		}
+		*made = (struct wakeup){ .fd = fd };
+		wakeup = made;
+	}
+	wakeup->waiters++;
+	return wakeup;
+}
+
+static void put_wakeup(struct wakeup *put)
+{
+	if (--put->waiters || put == wakeup)
+		return;
+	if (put->fd >= 0) {
+		real.close(put->fd);
+	}
+	free(put);
+}
+
+static bool is_in(const struct member *member, int epoll)
+{
+	return member->epoll == epoll && !member->is_disabled;
+}
+
+/* The mutex is held. */
+static bool fill(struct snapshot *snapshot, int epoll)
+{
+	nfds_t count = MEMBERS_FROM;
+
+	for (size_t i = 0; i < member_count; i++)
+		count += is_in(&members[i], epoll);
+	snapshot->wakeup = get_wakeup();
+	if (!snapshot->wakeup)
+		return false;
+	snapshot->fds = snapshot->few;
+	if (count > MEMBERS_FROM)
+		snapshot->fds =
+			malloc(count * (sizeof(*snapshot->fds) + sizeof(*snapshot->changes)));
+	if (!snapshot->fds) {
+		put_wakeup(snapshot->wakeup);
+		return false;
+	}
+	snapshot->changes = (uint64_t *)(snapshot->fds + count);
+	snapshot->fds[0] = (struct pollfd){ .fd = epoll, .events = POLLIN };
+	snapshot->fds[1] = (struct pollfd){ .fd = snapshot->wakeup->fd, .events = POLLIN };
+	snapshot->count = MEMBERS_FROM;
+	for (size_t i = 0; i < member_count; i++) {
+		if (!is_in(&members[i], epoll))
+			continue;
+		snapshot->changes[snapshot->count] = members[i].change;
+		snapshot->fds[snapshot->count++] = (struct pollfd){
+			.fd = members[i].fd,
+			.events = (short)(members[i].event.events & POLL_BITS),
+		};
+	}
+	return true;
+}
+
+static bool collect(struct snapshot *snapshot, int epoll)
+{
+	bool ok;
 
 	pthread_mutex_lock(&mutex);
-	for (size_t i = 0; i < member_count; i++)
-		count += members[i].epoll == epoll;
-	*fds = count ? malloc((count + 1) * (sizeof(**fds) + sizeof(**events))) : NULL;
-	if (*fds) {
-		nfds_t at = 0;
+	ok = fill(snapshot, epoll);
+	pthread_mutex_unlock(&mutex);
+	return ok;
+}
 
-		*events = (struct epoll_event *)(*fds + count + 1);
-		(*fds)[at++] = (struct pollfd){ .fd = epoll, .events = POLLIN };
-		for (size_t i = 0; i < member_count; i++) {
-			if (members[i].epoll != epoll)
-				continue;
-			(*events)[at] = members[i].event;
-			(*fds)[at++] = (struct pollfd){
-				.fd = members[i].fd,
-				.events = (short)(members[i].event.events & POLL_BITS),
-			};
+static void discard(void *of)
+{
+	struct snapshot *snapshot = of;
+
+	pthread_mutex_lock(&mutex);
+	put_wakeup(snapshot->wakeup);
+	pthread_mutex_unlock(&mutex);
+	if (snapshot->fds != snapshot->few)
+		free(snapshot->fds);
+}
+
+/*
+ * Placeholders that poll has found ready, from another one on each time. What has changed since, or
+ * was reported by another thread with EPOLLONESHOT, is left to the next look.
+ */
+static int report(const struct snapshot *snapshot, unsigned turn, struct epoll_event *events,
+		  int max)
+{
+	nfds_t count = snapshot->count - MEMBERS_FROM;
+	int n = 0;
+
+	pthread_mutex_lock(&mutex);
+	for (nfds_t i = 0; i < count && n < max; i++) {
+		nfds_t at = MEMBERS_FROM + (i + turn) % count;
+		const struct pollfd *fd = &snapshot->fds[at];
+		struct member *member = fd->revents ? find(snapshot->fds[0].fd, fd->fd) : NULL;
+
+		if (member && fd->revents & POLLNVAL) {
+			*member = members[--member_count];
+			continue;
 		}
+		if (!member || member->change != snapshot->changes[at] || member->is_disabled)
+			continue;
+		events[n].events = (uint32_t)fd->revents;
+		events[n++].data = member->event.data;
+		member->is_disabled = member->event.events & EPOLLONESHOT;
 	}
 	pthread_mutex_unlock(&mutex);
-	return *fds ? count + 1 : 0;
+	return n;
 }
 
-static void forget(int epoll, int fd)
-{
-	struct member *member;
-
-	pthread_mutex_lock(&mutex);
-	member = find(epoll, fd);
-	if (member)
-		*member = members[--member_count];
-	pthread_mutex_unlock(&mutex);
-}
-
-/* Disables a member with EPOLLONESHOT after it was reported. */
-static void disable_oneshot(int epoll, int fd, const struct epoll_event *event)
-{
-	struct member *member;
-
-	if (!(event->events & EPOLLONESHOT))
-		return;
-	pthread_mutex_lock(&mutex);
-	member = find(epoll, fd);
-	if (member)
-		member->event.events = 0;
-	pthread_mutex_unlock(&mutex);
-}
-
-static int report(int epoll, const struct pollfd *fds, const struct epoll_event *from, nfds_t count,
-		  struct epoll_event *events, int max)
+/* What is ready of the other descriptors in the set. */
+static int take_others(const struct snapshot *snapshot, struct epoll_event *events, int max)
 {
 	int n = 0;
 
-	if (fds[0].revents) {
-		n = real.epoll_pwait(epoll, events, max > 1 ? max / 2 : 1, 0, NULL);
-		n = n > 0 ? n : 0;
+	if (snapshot->fds[0].revents && max)
+		n = real.epoll_pwait(snapshot->fds[0].fd, events, max, 0, NULL);
+	return n > 0 ? n : 0;
+}
+
+/* librspreload does not know ppoll, which alone changes the mask and waits as one. */
+static int wait_for(struct snapshot *snapshot, int timeout, const sigset_t *mask)
+{
+	struct timespec time = { timeout / 1000, timeout % 1000 * 1000000L };
+	sigset_t before;
+	int rc;
+
+	if (snapshot->count == MEMBERS_FROM)
+		return ppoll(snapshot->fds, snapshot->count, timeout < 0 ? NULL : &time, mask);
+	if (mask)
+		pthread_sigmask(SIG_SETMASK, mask, &before);
+	rc = poll(snapshot->fds, snapshot->count, timeout);
+	if (mask)
+		pthread_sigmask(SIG_SETMASK, &before, NULL);
+	return rc;
+}
+
+/* Waits for a set with placeholders. Either kind has half of the room, and is first in turn. */
+static int wait_for_both(struct snapshot *snapshot, unsigned turn, struct epoll_event *events,
+			 int max, int timeout, const sigset_t *mask, bool *again)
+{
+	int n = wait_for(snapshot, timeout, mask), half = (max + 1) / 2;
+
+	if (n <= 0)
+		return n;
+	if (turn % 2) {
+		n = report(snapshot, turn / 2, events, half);
+		n += take_others(snapshot, events + n, max - n);
+	} else {
+		n = take_others(snapshot, events, half);
+		n += report(snapshot, turn / 2, events + n, max - n);
 	}
-	for (nfds_t i = 1; i < count && n < max; i++) {
-		if (fds[i].revents & POLLNVAL) {
-			forget(epoll, fds[i].fd);
-		} else if (fds[i].revents && from[i].events) {
-			events[n].events = (uint32_t)fds[i].revents;
-			events[n++].data = from[i].data;
-			disable_oneshot(epoll, fds[i].fd, &from[i]);
-		}
-	}
+	*again = !n;
+	return n;
+}
+
+/* Waits for a set without: asks the system first, which also tells of wrong arguments. */
+static int wait_for_others(struct snapshot *snapshot, struct epoll_event *events, int max,
+			   int timeout, const sigset_t *mask, bool *again)
+{
+	int n = real.epoll_pwait(snapshot->fds[0].fd, events, max, 0, NULL);
+
+	if (n || !timeout)
+		return n;
+	n = wait_for(snapshot, timeout, mask);
+	*again = n > 0;
+	return n;
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+static int left(int64_t end_ms)
+{
+	int64_t ms = end_ms - now_ms();
+
+	return ms > 0 ? (int)ms : 0;
+}
+
+/* Gives the snapshot back, also if the thread is cancelled. */
+static int wait_once(struct snapshot *snapshot, unsigned turn, struct epoll_event *events, int max,
+		     int timeout, const sigset_t *mask, bool *again)
+{
+	int n;
+
+	pthread_cleanup_push(discard, snapshot);
+	*again = false;
+	if (snapshot->count > MEMBERS_FROM)
+		n = wait_for_both(snapshot, turn, events, max, timeout, mask, again);
+	else
+		n = wait_for_others(snapshot, events, max, timeout, mask, again);
+	pthread_cleanup_pop(true);
 	return n;
 }
 
 EXPORT int epoll_pwait(int epoll, struct epoll_event *events, int max, int timeout,
 		       const sigset_t *mask)
 {
-	struct epoll_event *from;
-	struct pollfd *fds;
-	sigset_t before;
-	nfds_t count;
+	static _Atomic unsigned turns;
+	unsigned turn = atomic_fetch_add_explicit(&turns, 1, memory_order_relaxed);
+	int64_t end_ms = timeout > 0 ? now_ms() + timeout : 0;
+	struct snapshot snapshot;
+	bool again;
 	int n;
 
 	init();
-	count = max > 0 ? collect(epoll, &fds, &from) : 0;
-	if (!count)
-		return real.epoll_pwait(epoll, events, max, timeout, mask);
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, mask, &before);
 	do {
-		n = poll(fds, count, timeout);
-		if (n > 0)
-			n = report(epoll, fds, from, count, events, max);
-	} while (!n && timeout < 0);
-	if (mask)
-		pthread_sigmask(SIG_SETMASK, &before, NULL);
-	free(fds);
+		if (max <= 0 || !collect(&snapshot, epoll))
+			return real.epoll_pwait(epoll, events, max, timeout, mask);
+		n = wait_once(&snapshot, turn, events, max, timeout, mask, &again);
+		if (timeout > 0)
+			timeout = left(end_ms);
+	} while (again);
 	return n;
 }
 

@@ -215,6 +215,13 @@ def test_redis(fresh, port, tmp_path):
     redis(fresh, port, tmp_path)
 
 
+@pytest.mark.parametrize('case', ['sleeper_sees_addition', 'sleeper_sees_change', 'disabled_sleeps',
+                                  'all_have_their_turn'])
+def test_epoll(fresh, port, case):
+    program = pathlib.Path(__file__).with_name('epoll_sets.py')
+    assert fresh.start(*UNDER_MORE, '/usr/bin/python3', program, case, HOST, port).finish(20) == 'done\n'
+
+
 def test_fork(fresh, port):
     """A server that forks for each connection: librspreload connects in the child."""
     # librspreload's, system-wide: a server that was killed within its fork has left it at 0, for ever

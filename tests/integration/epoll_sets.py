@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Rsockets in epoll sets: a program under librspreload and libverbatim-rsmore, whose argument names what it does."""
+import ctypes
+import os
+import select
+import socket
+import sys
+import threading
+import time
+
+C = ctypes.CDLL(None, use_errno=True)
+
+
+def rsocket():
+    """Python's own sockets ask for SOCK_CLOEXEC, which librspreload leaves to the system."""
+    fd = C.socket(socket.AF_INET, socket.SOCK_STREAM, 0)
+    made = socket.socket(fileno=fd)
+    assert os.readlink(f'/proc/self/fd/{fd}') == '/dev/null', 'no placeholder'
+    return made
+
+
+class Connection:
+    """Both ends: `far` sends, `near` is in sets. Nothing comes to the listener beside."""
+
+    def __init__(self, listener):
+        self.listener = listener
+        self.far = rsocket()
+        connecting = threading.Thread(target=self.far.connect, args=(listener.getsockname(),))
+        connecting.start()
+        fd = C.accept(self.listener.fileno(), None, None)
+        connecting.join()
+        self.near = socket.socket(fileno=fd)
+
+
+def in_thread(call):
+    """Starts a call that sleeps; returns what waits for its result."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(call()), daemon=True)
+    thread.start()
+    time.sleep(0.3)
+    assert not results, results
+
+    def result():
+        thread.join(5)
+        return results[0] if results else 'asleep'
+    return result
+
+
+def sleeper_sees_addition(connection):
+    """A thread sleeps in a set, with and without a member, while another one adds to it."""
+    for first in (None, connection.listener):
+        with select.epoll() as epoll:
+            if first:
+                epoll.register(first, select.EPOLLIN)
+            result = in_thread(epoll.poll)
+            epoll.register(connection.near, select.EPOLLIN)
+            connection.far.send(b'x')
+            assert result() == [(connection.near.fileno(), select.EPOLLIN)], result()
+            connection.near.recv(1)
+
+
+def sleeper_sees_change(connection):
+    epoll = select.epoll()
+    epoll.register(connection.near, select.EPOLLIN | select.EPOLLONESHOT)
+    connection.far.send(b'x')
+    assert epoll.poll(5) == [(connection.near.fileno(), select.EPOLLIN)]
+    result = in_thread(epoll.poll)
+    epoll.modify(connection.near, select.EPOLLIN)
+    assert result() == [(connection.near.fileno(), select.EPOLLIN)], result()
+
+
+def disabled_sleeps(connection):
+    """A member with EPOLLONESHOT that was reported, and whose peer is gone."""
+    epoll = select.epoll()
+    epoll.register(connection.near, select.EPOLLIN | select.EPOLLONESHOT)
+    connection.near.shutdown(socket.SHUT_WR)
+    connection.far.close()
+    assert epoll.poll(5)[0][1] & select.EPOLLHUP
+    before, began = time.process_time(), time.monotonic()
+    assert epoll.poll(1) == []
+    assert time.monotonic() - began > 0.9, 'returned early'
+    assert time.process_time() - before < 0.5, 'spun'
+
+
+def all_have_their_turn(connection):
+    """Room for one event, and two descriptors of either kind that are ready."""
+    epoll = select.epoll()
+    pipes = [os.pipe() for _ in range(2)]
+    ready = {connection.near.fileno(), *(pipe[0] for pipe in pipes)}
+    for fd in ready:
+        epoll.register(fd, select.EPOLLIN)
+    for _, end in pipes:
+        os.write(end, b'x')
+    connection.far.send(b'x')
+    time.sleep(0.2)
+    seen = set()
+    for _ in range(20):
+        seen |= {fd for fd, _ in epoll.poll(5, 1)}
+    assert seen == ready, (seen, ready)
+
+
+def listening(address, port):
+    listener = rsocket()
+    listener.bind((address, port))
+    listener.listen()
+    return listener
+
+
+globals()[sys.argv[1]](Connection(listening(sys.argv[2], int(sys.argv[3]))))
+print('done', flush=True)
+os._exit(0)
