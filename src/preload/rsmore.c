@@ -9,7 +9,7 @@
  *
  * A placeholder shows by the error of the system: EPERM from epoll_ctl, ENOTSOCK from accept4.
  * Other descriptors go straight to the C library. In an epoll set placeholders are level-triggered,
- * whatever their events ask for. A closed one leaves the set when the next wait finds it closed.
+ * whatever their events ask for. A closed one leaves all sets: librspreload's close comes by here.
  *
  * A thread that waits polls the set, its placeholders, and an eventfd by which epoll_ctl of other
  * threads has it look at the placeholders anew.
@@ -37,6 +37,7 @@
 
 #define EXPORT	  __attribute__((visibility("default")))
 #define POLL_BITS 0x3fff /* the events that poll and epoll have in common */
+#define NUMBERS	  65536
 
 /* The next definitions in the order of symbol search. */
 static struct {
@@ -66,11 +67,29 @@ struct wakeup {
 	unsigned waiters;
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all that follows */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all but `marks` */
 static struct member *members;
 static size_t member_count, member_room;
 static uint64_t changes;
 static struct wakeup *wakeup; /* of who waits next; NULL: none yet */
+
+/*
+ * Numbers that close(2) has to look at: of sets, placeholders, eventfds. With others it takes no
+ * lock, and may be called in a signal handler. A program that closes what another thread adds
+ * orders the two itself.
+ */
+static _Atomic bool marks[NUMBERS];
+
+static void mark(int fd, bool is_ours)
+{
+	if (fd < NUMBERS)
+		atomic_store_explicit(&marks[fd], is_ours, memory_order_relaxed);
+}
+
+static bool is_marked(int fd)
+{
+	return fd >= NUMBERS || (fd >= 0 && atomic_load_explicit(&marks[fd], memory_order_relaxed));
+}
 
 static void before_fork(void)
 {
@@ -88,6 +107,7 @@ static void abandon_wakeup(void)
 	struct wakeup *abandoned = wakeup;
 
 	wakeup = NULL;
+	mark(abandoned->fd, false);
 	abandoned->fd = -1;
 	if (!abandoned->waiters)
 		free(abandoned);
@@ -168,6 +188,8 @@ static int add(int epoll, int fd, const struct epoll_event *event)
 		member_room = room;
 	}
 	members[member_count++] = (struct member){ epoll, fd, false, ++changes, *event };
+	mark(epoll, true);
+	mark(fd, true);
 	return 0;
 }
 
@@ -180,14 +202,13 @@ static void wake(void)
 	wakeup = NULL;
 }
 
-/* EPOLL_CTL_ADD replaces a member of the same number, whose descriptor was closed. */
 static int change(int epoll, int op, int fd, const struct epoll_event *event)
 {
 	struct member *member = find(epoll, fd);
 	int rc = 0;
 
-	if (!member && op != EPOLL_CTL_ADD)
-		return -ENOENT;
+	if (!member != (op == EPOLL_CTL_ADD))
+		return member ? -EEXIST : -ENOENT;
 	if (op == EPOLL_CTL_DEL) {
 		*member = members[--member_count];
 		return 0;
@@ -217,6 +238,29 @@ EXPORT int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 	return -1;
 }
 
+/* Before the number is free: it may be another thread's at once. */
+static void forget(int fd)
+{
+	pthread_mutex_lock(&mutex);
+	mark(fd, false);
+	for (size_t i = member_count; i-- > 0;)
+		if (members[i].fd == fd || members[i].epoll == fd)
+			members[i] = members[--member_count];
+	if (wakeup && wakeup->fd == fd) { /* a program that closes all numbers */
+		eventfd_write(fd, 1);
+		abandon_wakeup();
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
+EXPORT int close(int fd)
+{
+	init();
+	if (is_marked(fd))
+		forget(fd);
+	return real.close(fd);
+}
+
 /* Waiting */
 
 #define MEMBERS_FROM 2
@@ -242,6 +286,7 @@ static struct wakeup *get_wakeup(void)
 			return NULL;
 		}
 		*made = (struct wakeup){ .fd = fd };
+		mark(fd, true);
 		wakeup = made;
 	}
 	wakeup->waiters++;
@@ -253,6 +298,7 @@ static void put_wakeup(struct wakeup *put)
 	if (--put->waiters || put == wakeup)
 		return;
 	if (put->fd >= 0) {
+		mark(put->fd, false);
 		real.close(put->fd);
 	}
 	free(put);
@@ -334,10 +380,6 @@ static int report(const struct snapshot *snapshot, unsigned turn, struct epoll_e
 		const struct pollfd *fd = &snapshot->fds[at];
 		struct member *member = fd->revents ? find(snapshot->fds[0].fd, fd->fd) : NULL;
 
-		if (member && fd->revents & POLLNVAL) {
-			*member = members[--member_count];
-			continue;
-		}
 		if (!member || member->change != snapshot->changes[at] || member->is_disabled)
 			continue;
 		events[n].events = (uint32_t)fd->revents;

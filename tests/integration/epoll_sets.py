@@ -46,6 +46,15 @@ def in_thread(call):
     return result
 
 
+def take_number(fd):
+    """An ordinary file that can be read. False: a thread of the libraries has the number already."""
+    files = [os.open('/dev/zero', os.O_RDONLY) for _ in range(50)]
+    for file in files:
+        if file != fd:
+            os.close(file)
+    return fd in files
+
+
 def sleeper_sees_addition(connection):
     """A thread sleeps in a set, with and without a member, while another one adds to it."""
     for first in (None, connection.listener):
@@ -67,6 +76,45 @@ def sleeper_sees_change(connection):
     result = in_thread(epoll.poll)
     epoll.modify(connection.near, select.EPOLLIN)
     assert result() == [(connection.near.fileno(), select.EPOLLIN)], result()
+
+
+def closed_leaves_set(connection):
+    epoll = select.epoll()
+    for _ in range(20):
+        fd = connection.near.fileno()
+        epoll.register(fd, select.EPOLLIN)
+        connection.near.close()
+        taken = take_number(fd)
+        assert epoll.poll(0) == []
+        if taken:
+            return
+        connection = Connection(connection.listener)
+    raise AssertionError('no number came back')
+
+
+def closed_set_is_empty(connection):
+    epoll = select.epoll()
+    number = epoll.fileno()
+    epoll.register(connection.near, select.EPOLLIN)
+    connection.far.send(b'x')
+    assert epoll.poll(5)
+    epoll.close()
+    again = [select.epoll()]
+    while again[-1].fileno() != number:
+        again.append(select.epoll())
+    assert again[-1].poll(0) == []
+    again[-1].register(connection.near, select.EPOLLIN)
+    assert again[-1].poll(5) == [(connection.near.fileno(), select.EPOLLIN)]
+
+
+def added_twice(connection):
+    epoll = select.epoll()
+    epoll.register(connection.near, select.EPOLLIN)
+    try:
+        epoll.register(connection.near, select.EPOLLIN)
+    except FileExistsError:
+        return
+    raise AssertionError('registered twice')
 
 
 def disabled_sleeps(connection):

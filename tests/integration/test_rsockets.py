@@ -215,7 +215,8 @@ def test_redis(fresh, port, tmp_path):
     redis(fresh, port, tmp_path)
 
 
-@pytest.mark.parametrize('case', ['sleeper_sees_addition', 'sleeper_sees_change', 'disabled_sleeps',
+@pytest.mark.parametrize('case', ['sleeper_sees_addition', 'sleeper_sees_change', 'closed_leaves_set',
+                                  'closed_set_is_empty', 'added_twice', 'disabled_sleeps',
                                   'all_have_their_turn'])
 def test_epoll(fresh, port, case):
     program = pathlib.Path(__file__).with_name('epoll_sets.py')
