@@ -12,9 +12,11 @@
  * whatever their events ask for. A closed one leaves all sets: librspreload's close comes by here.
  *
  * A thread that waits polls the set, its placeholders, and an eventfd by which epoll_ctl of other
- * threads has it look at the placeholders anew.
+ * threads has it look at the placeholders anew. At the limit of descriptors it has no eventfd, and
+ * looks anew every ANEW_MS.
  *
- * Any thread. No thread holds the mutex in a call that may wait.
+ * Any thread. No thread holds the mutex in a call that may wait or is a cancellation point
+ * (pthreads(7)): what is written to or closed under it goes by syscall(2).
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -34,6 +36,8 @@
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "base/syscall.h"
 
 #define EXPORT	  __attribute__((visibility("default")))
 #define POLL_BITS 0x3fff /* the events that poll and epoll have in common */
@@ -80,6 +84,14 @@ static struct wakeup *wakeup; /* of who waits next; NULL: none yet */
  */
 static _Atomic bool marks[NUMBERS];
 
+/* The process whose sets these are. */
+static pid_t owner;
+
+static pid_t own_pid(void)
+{
+	return (pid_t)syscall(SYS_getpid);
+}
+
 static void mark(int fd, bool is_ours)
 {
 	if (fd < NUMBERS)
@@ -116,8 +128,9 @@ static void abandon_wakeup(void)
 /* The eventfd is the parent's, too. */
 static void after_fork_in_child(void)
 {
+	owner = own_pid();
 	if (wakeup) {
-		real.close(wakeup->fd);
+		syscall(SYS_close, wakeup->fd);
 		abandon_wakeup();
 	}
 	pthread_mutex_unlock(&mutex);
@@ -129,10 +142,12 @@ static void find_real(void)
 	real.close = dlsym(RTLD_NEXT, "close");
 	real.epoll_ctl = dlsym(RTLD_NEXT, "epoll_ctl");
 	real.epoll_pwait = dlsym(RTLD_NEXT, "epoll_pwait");
+	owner = own_pid();
 	pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }
 
-static void init(void)
+/* Before main: the first call may be that of a child of vfork(2), which is not the owner. */
+__attribute__((constructor)) static void init(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
@@ -193,12 +208,19 @@ static int add(int epoll, int fd, const struct epoll_event *event)
 	return 0;
 }
 
+static void make_readable(int fd)
+{
+	const eventfd_t one = 1;
+
+	sys_write(fd, &one, sizeof(one));
+}
+
 /* All that wait look at the members anew. */
 static void wake(void)
 {
 	if (!wakeup || !wakeup->waiters)
 		return;
-	eventfd_write(wakeup->fd, 1);
+	make_readable(wakeup->fd);
 	wakeup = NULL;
 }
 
@@ -247,16 +269,20 @@ static void forget(int fd)
 		if (members[i].fd == fd || members[i].epoll == fd)
 			members[i] = members[--member_count];
 	if (wakeup && wakeup->fd == fd) { /* a program that closes all numbers */
-		eventfd_write(fd, 1);
+		make_readable(fd);
 		abandon_wakeup();
 	}
 	pthread_mutex_unlock(&mutex);
 }
 
+/*
+ * The child of vfork(2) has the memory of its parent, but descriptors of its own: what it closes
+ * stays open in the parent, and in the parent's sets.
+ */
 EXPORT int close(int fd)
 {
 	init();
-	if (is_marked(fd))
+	if (is_marked(fd) && own_pid() == owner)
 		forget(fd);
 	return real.close(fd);
 }
@@ -264,13 +290,15 @@ EXPORT int close(int fd)
 /* Waiting */
 
 #define MEMBERS_FROM 2
+#define ANEW_MS	     100
 
 /* A set, the eventfd, the placeholders of the set. */
 struct snapshot {
 	nfds_t count;
 	struct pollfd *fds;
-	uint64_t *changes; /* of the member at the same place */
-	struct wakeup *wakeup;
+	uint64_t *changes;     /* of the member at the same place */
+	struct wakeup *wakeup; /* NULL: neither memory nor descriptors were left */
+	bool is_partial;       /* it lacks the eventfd, or for want of memory the placeholders */
 	struct pollfd few[MEMBERS_FROM]; /* no memory is allocated for a set without placeholders */
 };
 
@@ -299,7 +327,7 @@ static void put_wakeup(struct wakeup *put)
 		return;
 	if (put->fd >= 0) {
 		mark(put->fd, false);
-		real.close(put->fd);
+		syscall(SYS_close, put->fd);
 	}
 	free(put);
 }
@@ -309,29 +337,40 @@ static bool is_in(const struct member *member, int epoll)
 	return member->epoll == epoll && !member->is_disabled;
 }
 
-/* The mutex is held. */
-static bool fill(struct snapshot *snapshot, int epoll)
+/* Room for so many descriptors; without memory for those that are always there alone. */
+static nfds_t make_room(struct snapshot *snapshot, nfds_t count)
+{
+	size_t each = sizeof(*snapshot->fds) + sizeof(*snapshot->changes);
+
+	snapshot->fds = count > MEMBERS_FROM ? malloc(count * each) : snapshot->few;
+	if (!snapshot->fds) {
+		snapshot->is_partial = true;
+		snapshot->fds = snapshot->few;
+		count = MEMBERS_FROM;
+	}
+	snapshot->changes = (uint64_t *)(snapshot->fds + count);
+	return count;
+}
+
+/*
+ * The mutex is held. In the place of an eventfd that is missing the set is polled for nothing:
+ * librspreload of Debian 12 looks up -1, too, which is outside of its table.
+ */
+static void fill(struct snapshot *snapshot, int epoll)
 {
 	nfds_t count = MEMBERS_FROM;
 
 	for (size_t i = 0; i < member_count; i++)
 		count += is_in(&members[i], epoll);
 	snapshot->wakeup = get_wakeup();
-	if (!snapshot->wakeup)
-		return false;
-	snapshot->fds = snapshot->few;
-	if (count > MEMBERS_FROM)
-		snapshot->fds =
-			malloc(count * (sizeof(*snapshot->fds) + sizeof(*snapshot->changes)));
-	if (!snapshot->fds) {
-		put_wakeup(snapshot->wakeup);
-		return false;
-	}
-	snapshot->changes = (uint64_t *)(snapshot->fds + count);
+	snapshot->is_partial = !snapshot->wakeup;
+	count = make_room(snapshot, count);
 	snapshot->fds[0] = (struct pollfd){ .fd = epoll, .events = POLLIN };
-	snapshot->fds[1] = (struct pollfd){ .fd = snapshot->wakeup->fd, .events = POLLIN };
+	snapshot->fds[1] = (struct pollfd){ .fd = epoll };
+	if (snapshot->wakeup)
+		snapshot->fds[1] = (struct pollfd){ snapshot->wakeup->fd, POLLIN, 0 };
 	snapshot->count = MEMBERS_FROM;
-	for (size_t i = 0; i < member_count; i++) {
+	for (size_t i = 0; snapshot->count < count; i++) {
 		if (!is_in(&members[i], epoll))
 			continue;
 		snapshot->changes[snapshot->count] = members[i].change;
@@ -340,26 +379,24 @@ static bool fill(struct snapshot *snapshot, int epoll)
 			.events = (short)(members[i].event.events & POLL_BITS),
 		};
 	}
-	return true;
 }
 
-static bool collect(struct snapshot *snapshot, int epoll)
+static void collect(struct snapshot *snapshot, int epoll)
 {
-	bool ok;
-
 	pthread_mutex_lock(&mutex);
-	ok = fill(snapshot, epoll);
+	fill(snapshot, epoll);
 	pthread_mutex_unlock(&mutex);
-	return ok;
 }
 
 static void discard(void *of)
 {
 	struct snapshot *snapshot = of;
 
-	pthread_mutex_lock(&mutex);
-	put_wakeup(snapshot->wakeup);
-	pthread_mutex_unlock(&mutex);
+	if (snapshot->wakeup) {
+		pthread_mutex_lock(&mutex);
+		put_wakeup(snapshot->wakeup);
+		pthread_mutex_unlock(&mutex);
+	}
 	if (snapshot->fds != snapshot->few)
 		free(snapshot->fds);
 }
@@ -487,14 +524,18 @@ EXPORT int epoll_pwait(int epoll, struct epoll_event *events, int max, int timeo
 	unsigned turn = atomic_fetch_add_explicit(&turns, 1, memory_order_relaxed);
 	int64_t end_ms = timeout > 0 ? now_ms() + timeout : 0;
 	struct snapshot snapshot;
-	bool again;
+	bool again, is_cut;
 	int n;
 
 	init();
+	if (max <= 0)
+		return real.epoll_pwait(epoll, events, max, timeout, mask);
 	do {
-		if (max <= 0 || !collect(&snapshot, epoll))
-			return real.epoll_pwait(epoll, events, max, timeout, mask);
-		n = wait_once(&snapshot, turn, events, max, timeout, mask, &again);
+		collect(&snapshot, epoll);
+		is_cut = snapshot.is_partial && (timeout < 0 || timeout > ANEW_MS);
+		n = wait_once(&snapshot, turn, events, max, is_cut ? ANEW_MS : timeout, mask,
+			      &again);
+		again |= !n && is_cut;
 		if (timeout > 0)
 			timeout = left(end_ms);
 	} while (again);

@@ -15,6 +15,7 @@
 #define FEW	  16 /* up to so many entries a call needs no malloc */
 #define PER_ENTRY 2  /* descriptors that an rsocket sleeps on at most */
 #define MS_NS	  UINT64_C(1000000)
+#define ANEW_MS	  100
 
 /* An entry of the caller that is an rsocket. */
 struct entry {
@@ -33,7 +34,7 @@ struct call {
 	bool ordinary; /* the entries have descriptors that are no rsockets */
 	struct pollfd *sleep;
 	nfds_t sleep_count;
-	int self; /* eventfd of the thread */
+	int self; /* eventfd of the thread; negative: no descriptor is left for one */
 };
 
 uint64_t poll_deadline(int timeout_ms)
@@ -201,10 +202,18 @@ static void disarm(struct call *call, bool woken)
 	}
 }
 
+/* A thread without an eventfd is not kicked, so it looks anew every ANEW_MS. */
+static int sleep_ms(const struct call *call, uint64_t deadline_ns)
+{
+	int left_ms = wait_left_ms(deadline_ns);
+
+	return call->self < 0 && left_ms > ANEW_MS ? ANEW_MS : left_ms;
+}
+
 static int sleep_once(struct call *call, uint64_t deadline_ns)
 {
 	bool ready = arm(call);
-	int woken = poll(call->sleep, call->sleep_count, ready ? 0 : wait_left_ms(deadline_ns));
+	int woken = poll(call->sleep, call->sleep_count, ready ? 0 : sleep_ms(call, deadline_ns));
 	int rc = woken < 0 ? -errno : 0;
 
 	if (woken > 0 && call->sleep[call->sleep_count - 1].revents)
@@ -249,7 +258,7 @@ static int wait_with(struct call *call, uint64_t deadline_ns)
 		return rc;
 	}
 	call->self = wait_fd();
-	rc = call->self < 0 ? call->self : wait_for_any(call, deadline_ns);
+	rc = wait_for_any(call, deadline_ns);
 	for (unsigned i = 0; i < call->count; i++)
 		rsocket_put(call->entries[i].rs);
 	return rc;

@@ -83,8 +83,12 @@ void wait_kick(struct list *waiters)
 	struct list *pos;
 	int error = errno;
 
-	list_for_each(pos, waiters)
-		eventfd_write(list_entry(pos, struct waiter, link)->fd, 1);
+	list_for_each(pos, waiters) {
+		int fd = list_entry(pos, struct waiter, link)->fd;
+
+		if (fd >= 0)
+			eventfd_write(fd, 1);
+	}
 	errno = error;
 }
 

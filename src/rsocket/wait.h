@@ -20,7 +20,7 @@
 
 struct waiter {
 	struct list link;
-	int fd; /* of the thread that waits */
+	int fd; /* of the thread that waits; negative: it has none, and looks by itself */
 };
 
 /*

@@ -2,13 +2,18 @@
 """Rsockets in epoll sets: a program under librspreload and libverbatim-rsmore, whose argument names what it does."""
 import ctypes
 import os
+import platform
+import resource
 import select
+import signal
 import socket
 import sys
 import threading
 import time
 
 C = ctypes.CDLL(None, use_errno=True)
+CLONE_VM, CLONE_VFORK = 0x100, 0x4000  # linux/sched.h
+CANCEL_DISABLE = 1  # pthread.h
 
 
 def rsocket():
@@ -68,6 +73,64 @@ def sleeper_sees_addition(connection):
             connection.near.recv(1)
 
 
+def use_up_descriptors():
+    """What opens one fails with EMFILE; returns what was opened."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    opened = []
+    try:
+        while True:
+            opened.append(os.dup(0))
+    except OSError:
+        return opened
+
+
+def sleeper_without_descriptors(connection):
+    """As above, in a thread for which no descriptor is left."""
+    def sleep():
+        allowed.wait()
+        return epoll.poll()
+    epoll, allowed = select.epoll(), threading.Event()
+    result = in_thread(sleep)
+    opened = use_up_descriptors()
+    before = time.process_time()
+    allowed.set()
+    time.sleep(0.5)
+    epoll.register(connection.listener, select.EPOLLIN)
+    time.sleep(0.5)
+    assert time.process_time() - before < 0.5, 'spins'
+    epoll.register(connection.near, select.EPOLLIN)
+    connection.far.send(b'x')
+    assert result() == [(connection.near.fileno(), select.EPOLLIN)], result()
+    epoll.unregister(connection.near)
+    began = time.monotonic()
+    assert epoll.poll(0.5) == []
+    assert 0.4 < time.monotonic() - began < 2
+    for fd in opened:
+        os.close(fd)
+
+
+def addition_is_no_cancellation_point(connection):
+    """It would leave the mutex locked. PyDLL keeps the lock of the interpreter, which is such a point, too."""
+    class Event(ctypes.Structure):
+        _pack_ = 1 if platform.machine() == 'x86_64' else 8
+        _fields_ = [('events', ctypes.c_uint32), ('data', ctypes.c_uint64)]
+
+    epoll = select.epoll()
+    result = in_thread(epoll.poll)
+    c = ctypes.PyDLL(None)
+    c.pthread_self.restype = ctypes.c_void_p
+    c.pthread_cancel.argtypes = [ctypes.c_void_p]
+    setcancelstate, add = c.pthread_setcancelstate, c.epoll_ctl
+    arguments = (epoll.fileno(), 1, connection.near.fileno(),
+                 ctypes.byref(Event(select.EPOLLIN, connection.near.fileno())))
+    assert c.pthread_cancel(c.pthread_self()) == 0
+    rc = add(*arguments)
+    setcancelstate(CANCEL_DISABLE, None)
+    assert rc == 0
+    connection.far.send(b'x')
+    assert result() == [(connection.near.fileno(), select.EPOLLIN)], result()
+
+
 def sleeper_sees_change(connection):
     epoll = select.epoll()
     epoll.register(connection.near, select.EPOLLIN | select.EPOLLONESHOT)
@@ -105,6 +168,19 @@ def closed_set_is_empty(connection):
     assert again[-1].poll(0) == []
     again[-1].register(connection.near, select.EPOLLIN)
     assert again[-1].poll(5) == [(connection.near.fileno(), select.EPOLLIN)]
+
+
+def closed_in_vfork_stays(connection):
+    """The child of vfork(2), here of the clone(2) that is one, shares the memory, but not the descriptors."""
+    epoll = select.epoll()
+    epoll.register(connection.near, select.EPOLLIN)
+    stack = ctypes.create_string_buffer(1 << 18)
+    end = (ctypes.addressof(stack) + len(stack)) & ~15
+    pid = C.clone(C.close, ctypes.c_void_p(end), CLONE_VM | CLONE_VFORK | signal.SIGCHLD,
+                  ctypes.c_void_p(epoll.fileno()))
+    assert pid > 0 and os.waitpid(pid, 0) == (pid, 0)
+    connection.far.send(b'x')
+    assert epoll.poll(5) == [(connection.near.fileno(), select.EPOLLIN)]
 
 
 def added_twice(connection):
