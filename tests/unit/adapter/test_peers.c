@@ -455,6 +455,15 @@ static bool publishes(void *arena, uint64_t what)
 	return arena_hazards(arena)[3].what == what;
 }
 
+/* The peer is a process that ends by end_child. */
+static void start_peer(void)
+{
+	peer_pid = fork();
+	if (!peer_pid)
+		for (;;)
+			pause();
+}
+
 static void end_child(pid_t child)
 {
 	assert_int_equal(kill(child, SIGKILL), 0);
@@ -470,10 +479,7 @@ static void test_the_dead_do_not_copy(void **state)
 	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
 
 	xcopy = XCOPY_VM;
-	peer_pid = fork();
-	if (!peer_pid)
-		for (;;)
-			pause();
+	start_peer();
 	assert_non_null(find());
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);
 	arena_hazards(peer)[3].what = what;
@@ -610,10 +616,7 @@ static void test_sees_deaths_without_verbatimd(void **state)
 
 	assert_true(peers_look_due_ns() == UINT64_MAX);
 	xcopy = XCOPY_VM;
-	peer_pid = fork();
-	if (!peer_pid)
-		for (;;)
-			pause();
+	start_peer();
 	assert_non_null(find());
 	leave_one();
 	peers_look_for_deaths(now);

@@ -513,17 +513,26 @@ static void test_a_local_invalidate_waits(void **state)
 	expect_end(hazard, mw, 7);
 }
 
+/* A SEND with invalidate has come, and waits for a copy by the key that it invalidates. */
+static struct arena_hazard *receive_send_with_invalidate(struct mw **mw)
+{
+	struct arena_hazard *hazard;
+
+	attach(false);
+	hazard = bind_and_copy(mw);
+	rig_receive(0, 8, 0);
+	send_segment(RDMAP_SEND_INV, QUEUE_SEND, (*mw)->ib.rkey, NULL, 0);
+	streams_catch_up(rig[0].qp);
+	return hazard;
+}
+
 /* Nothing behind that SEND is read meanwhile, not even the peer's FIN. */
 static void test_a_send_with_invalidate_waits(void **state)
 {
 	struct arena_hazard *hazard;
 	struct mw *mw;
 
-	attach(false);
-	hazard = bind_and_copy(&mw);
-	rig_receive(0, 8, 0);
-	send_segment(RDMAP_SEND_INV, QUEUE_SEND, mw->ib.rkey, NULL, 0);
-	streams_catch_up(rig[0].qp);
+	hazard = receive_send_with_invalidate(&mw);
 	expect_end(hazard, mw, 8);
 }
 
@@ -533,11 +542,7 @@ static void test_much_to_read_behind_a_send_with_invalidate(void **state)
 	struct arena_hazard *hazard;
 	struct mw *mw;
 
-	attach(false);
-	hazard = bind_and_copy(&mw);
-	rig_receive(0, 8, 0);
-	send_segment(RDMAP_SEND_INV, QUEUE_SEND, mw->ib.rkey, NULL, 0);
-	streams_catch_up(rig[0].qp);
+	hazard = receive_send_with_invalidate(&mw);
 	assert_true(rig_is_quiet(0));
 	if (send_long_writes()) {
 		await_long_writes();
