@@ -37,9 +37,6 @@ static void arm(struct cm_pending_queue *q)
 static void enter(struct cm_pending_queue *q, struct pending *p)
 {
 	p->deadline_ns = deadline_in_ms(q->timeout_ms);
-	/* The listener's process may not have returned yet. */
-	if (p->deadline_ns < q->cm->sessions.over_ns)
-		p->deadline_ns = q->cm->sessions.over_ns;
 	list_add_tail(&q->requests, &p->in_queue);
 	if (first(q) == p)
 		arm(q);
@@ -73,7 +70,9 @@ static struct cm_pending_queue *queue_for(struct cm *cm, int reason)
 {
 	switch (reason) {
 	case IBCM_REASON_NO_LISTENER:
-		return &cm->pending->listener;
+		/* The listener's process may not have returned yet. */
+		return cm_sessions_expects(&cm->sessions) ? &cm->pending->room
+							  : &cm->pending->listener;
 	case IBCM_REASON_CONSUMER:
 		return &cm->pending->room;
 	default:

@@ -8,7 +8,9 @@
  * A request waits for one of two reasons. No program listens on the port: some programs destroy a
  * listener and create the next between two phases (perftest does), and a peer on the same host is
  * faster than any adapter. Or the listener's backlog is full, and its program is about to fetch.
- * There is a queue for each reason, since each is searched on another occasion.
+ * There is a queue for each reason, since each is searched on another occasion. While processes of
+ * an earlier daemon are away (cmserver/cm_sessions.h) a listener may be among what they bring back:
+ * then a request without one waits in the second queue, which is the more patient one.
  *
  * Owner: the daemon's one thread. No more than CM_PENDING_MAX; a request beyond that is refused at
  * once.
@@ -38,8 +40,8 @@ struct cm_pending_queue {
 };
 
 struct cm_pending {
-	struct cm_pending_queue listener,
-		room; /* requests that wait for a listener, or for room in its backlog */
+	struct cm_pending_queue listener, room; /* requests that wait for a listener; for room in
+						   its backlog, or its return */
 	unsigned count;
 };
 
@@ -54,7 +56,7 @@ bool cm_pending_add(struct cm *cm, const struct cm_origin *o, const struct ibcm_
 /* The first request's time-out is over: refuses all that are due. */
 void cm_pending_expire(struct cm_pending_queue *q);
 
-/* There is a new listener, or one with a larger backlog. */
+/* There is a new listener, one with a larger backlog, or one that has returned. */
 void cm_pending_on_listen(struct cm *cm);
 
 /* A program has fetched a request: there is room for one more. */

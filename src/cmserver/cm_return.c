@@ -9,6 +9,7 @@
 #include "cmserver/cm_connection.h"
 #include "cmserver/cm_dispatch.h"
 #include "cmserver/cm_id.h"
+#include "cmserver/cm_pending.h"
 #include "cmserver/cm_requests.h"
 #include "cmserver/cm_restore.h"
 #include "cmserver/cm_state.h"
@@ -187,6 +188,7 @@ void cm_return_on_begin(struct client *c, struct fdmsg *m)
 	if (cc->returns) {
 		cm_restore(cc, ask->value);
 		cm_sessions_on_return(&cc->cm->sessions, cc->session);
+		cm_pending_on_listen(cc->cm); /* requests that came before its listeners */
 		r->lacks_port = true;
 	}
 	if (cc->cm->sessions.is_over) {

@@ -62,6 +62,19 @@ static void test_sessions_of_others_are_not_taken(void **state)
 	stop_system_daemon(daemon, SIGTERM);
 }
 
+static int join_system(void)
+{
+	struct ctl_cm_hello hello = cm_hello(0);
+	int sock = call_system(), store = cm_make_store();
+	struct fdmsg m = cm_ask_with(sock, &hello, sizeof(hello), &store, 1);
+
+	CHECK(!m.body.welcome.status);
+	fdmsg_close_fds(&m);
+	close(store);
+	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
+	return sock;
+}
+
 /* Connects to the address. True: the channel `listeners` gets the request. */
 static bool is_answered(int sock, uint32_t channel, const struct ctl_cm_address *at,
 			uint32_t listeners)
@@ -74,17 +87,22 @@ static bool is_answered(int sock, uint32_t channel, const struct ctl_cm_address 
 	return event.kind == CTL_CM_CONNECT_REQUEST;
 }
 
+/* Longer than a request waits for a listener, and less than for one that may return. */
+#define BETWEEN_MS 200
+#define AT_MOST_MS 800
+
 /*
  * Makes a listener at verbatimd --system and reports it. When the next daemon runs, it returns with
- * its store and its token.
+ * its store and its token. Somebody has connected to it meanwhile.
  */
 static void return_to_system(int fd)
 {
 	struct ctl_cm_ask again = { .header = { .type = CTL_CM_RETURN_CHANNEL, .seq = 3 } };
-	int sock, event_fd = cm_make_event_fd(), fds[2] = { cm_make_store(), -1 };
+	int sock, other, event_fd = cm_make_event_fd(), fds[2] = { cm_make_store(), -1 };
 	struct ctl_cm_hello hello = cm_hello(0);
 	struct ctl_cm_address at;
 	uint32_t listener;
+	int64_t since_ms;
 	struct fdmsg m;
 
 	become_user(20001);
@@ -102,14 +120,21 @@ static void return_to_system(int fd)
 	hear(fd);
 	CHECK(is_cut_off(sock));
 	close(sock);
+	other = join_system();
+	since_ms = now_ms();
+	CHECK(!cm_connect(other, cm_make_id(other, cm_make_channel(other)), &at));
+	usleep(BETWEEN_MS * 1000);
 	sock = call_system();
 	m = cm_ask_with(sock, &hello, sizeof(hello), fds, 2);
 	CHECK(!m.body.welcome.status && m.body.welcome.slot == hello.session && !m.fd_count);
 	CHECK(!cm_ask_with(sock, &again, sizeof(again), &event_fd, 1).body.cm_reply.status);
 	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
+	if (now_ms() - since_ms < AT_MOST_MS)
+		CHECK(cm_next(sock, again.channel).kind == CTL_CM_CONNECT_REQUEST);
 	CHECK(is_answered(sock, cm_make_channel(sock), &at, again.channel));
 	CHECK(!cm_say(sock, CTL_CM_DESTROY_ID, listener, 0));
 	close(sock);
+	close(other);
 	say(fd, 1);
 }
 
@@ -137,19 +162,6 @@ static void test_a_session_returns_to_the_next_daemon_of_all(void **state)
 	close(store);
 	close(event_fd);
 	stop_system_daemon(daemon, SIGTERM);
-}
-
-static int join_system(void)
-{
-	struct ctl_cm_hello hello = cm_hello(0);
-	int sock = call_system(), store = cm_make_store();
-	struct fdmsg m = cm_ask_with(sock, &hello, sizeof(hello), &store, 1);
-
-	CHECK(!m.body.welcome.status);
-	fdmsg_close_fds(&m);
-	close(store);
-	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
-	return sock;
 }
 
 /* Makes all channels that it can over four connections, says how many, and stays. */
