@@ -111,9 +111,9 @@ void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid)
 	memcpy(gid->raw, a->gid, sizeof(gid->raw));
 }
 
-bool address_is_local(const struct ctl_cm_address *a)
+int address_is_local(const struct ctl_cm_address *a)
 {
-	return host_has_address(a->gid, a->ifindex) > 0;
+	return host_has_address(a->gid, a->ifindex);
 }
 
 bool address_is_of(const struct ctl_cm_address *a, uint32_t ifindex)
@@ -159,8 +159,11 @@ static int look_up(const struct ctl_cm_address *remote, struct ctl_cm_address *l
 
 	if (fd < 0)
 		return -errno;
-	if (local->family == remote->family && !address_is_any(local))
-		rc = address_is_local(local) ? bind_source(fd, local) : -EADDRNOTAVAIL;
+	if (local->family == remote->family && !address_is_any(local)) {
+		rc = address_is_local(local);
+		if (rc >= 0)
+			rc = rc ? bind_source(fd, local) : -EADDRNOTAVAIL;
+	}
 	address_to_sockaddr(remote, (struct sockaddr *)&to);
 	/* To UDP port 0 there is no route. */
 	if (!remote->port)

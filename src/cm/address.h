@@ -38,8 +38,8 @@ bool address_is_loopback(const struct ctl_cm_address *a);
 /* The address's GID for RoCEv2. The GID of an IPv4 group is IPv4-mapped, too. */
 void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid);
 
-/* This host has the address. */
-bool address_is_local(const struct ctl_cm_address *a);
+/* Whether this host has the address: 1 or 0; -errno: the kernel cannot be asked. */
+int address_is_local(const struct ctl_cm_address *a);
 
 /* The interface has the address. */
 bool address_is_of(const struct ctl_cm_address *a, uint32_t ifindex);

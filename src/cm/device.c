@@ -122,7 +122,7 @@ int device_gid_index(const struct device *d, const struct ctl_cm_address *local,
 	int index = own_gid_index(d, local);
 
 	/* device_get chose this device although it does not have the address. */
-	if (index < 0 && remote->family && address_is_local(remote)) {
+	if (index < 0 && remote->family && address_is_local(remote) > 0) {
 		index = own_gid_index(d, remote);
 		if (index < 0)
 			index = any_gid_index(d, local->family);
@@ -145,7 +145,7 @@ static bool is_without_device(const struct ctl_cm_address *a)
 {
 	bool found;
 
-	if (!a->family || !address_is_local(a))
+	if (!a->family || address_is_local(a) <= 0)
 		return false;
 	pthread_mutex_lock(&lock);
 	found = find(a) != NULL;
@@ -208,7 +208,7 @@ static struct device *choose(const struct ctl_cm_address *local,
 {
 	struct device *d = find(local);
 
-	if (d || !remote->family || !address_is_local(remote))
+	if (d || !remote->family || address_is_local(remote) <= 0)
 		return d;
 	d = find(remote);
 	return d ? d : first_active(remote->family);

@@ -272,9 +272,11 @@ int cm_connection_connect(struct cm_id *id, const struct ctl_cm_request *request
 	rc = cm_end_fill_request(&req, id->binding.space, id->qp_type, request);
 	if (rc)
 		return rc;
-	o.is_local = host_has_address(request->remote.gid, request->remote.ifindex) > 0;
-	if (!o.is_local)
-		rc = gsi_get(&cm->gsi, o.local, request->local.ifindex, &o.gsi);
+	rc = host_has_address(request->remote.gid, request->remote.ifindex);
+	if (rc < 0)
+		return rc;
+	o.is_local = rc > 0;
+	rc = o.is_local ? 0 : gsi_get(&cm->gsi, o.local, request->local.ifindex, &o.gsi);
 	if (rc)
 		return rc;
 	c = cm_connection_create(id, &o, 0);

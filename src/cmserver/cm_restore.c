@@ -63,7 +63,8 @@ static bool is_of_host(struct reading *reading, const uint8_t *gid, uint32_t ifi
 		memcpy(asked->gid, gid, sizeof(asked->gid));
 		asked->ifindex = ifindex;
 		asked->family = 1;
-		reading->is_here = host_has_address(gid, ifindex) > 0;
+		/* An error says nothing: it was here. */
+		reading->is_here = host_has_address(gid, ifindex) != 0;
 	}
 	return reading->is_here;
 }

@@ -81,6 +81,31 @@ static void test_descriptors_are_left_for_others(void **state)
 	close(sock);
 }
 
+/* An address that cannot be looked up for want of a descriptor is not another host's. */
+static void test_an_address_cannot_be_looked_up(void **state)
+{
+	struct rlimit none = { 3, 0 }, before;
+	struct ctl_client *bystander = join();
+	int sock = cm_join();
+	uint32_t channel = cm_make_channel(sock), id = cm_make_id(sock, channel);
+	struct ctl_cm_address at;
+	struct ctl_cm_bind ask = { .header = { .type = CTL_CM_BIND }, .id = id };
+
+	cm_listen(sock, channel, &at);
+	ask.local = at;
+	ask.local.port = 0;
+	CHECK(!prlimit(daemon_pid(), RLIMIT_NOFILE, NULL, &before));
+	none.rlim_max = before.rlim_max;
+	CHECK(!prlimit(daemon_pid(), RLIMIT_NOFILE, &none, NULL));
+	CHECK(cm_ask(sock, &ask, sizeof(ask)).status == EMFILE);
+	CHECK(cm_connect(sock, id, &at) == EMFILE);
+	CHECK(!prlimit(daemon_pid(), RLIMIT_NOFILE, &before, NULL));
+	CHECK(!cm_connect(sock, id, &at));
+	cm_await(sock, channel, CTL_CM_CONNECT_REQUEST);
+	close(sock);
+	ctl_close(bystander);
+}
+
 /* The identifiers that are left in a channel end with it. */
 static void test_a_channel_ends_with_its_identifiers(void **state)
 {
@@ -287,6 +312,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_events_of_all_channels_are_bounded,
 						harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_event_fd_is_read_once_an_event, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_an_address_cannot_be_looked_up, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_a_channel_ends_with_its_identifiers,
 						harness_setup, harness_teardown),
