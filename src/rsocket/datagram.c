@@ -169,7 +169,7 @@ static int sleep_once(struct datagram *d, bool (*ready)(struct datagram *d), int
 	lock_release(&d->lock);
 	if (*over)
 		return 0;
-	timeout_ms = wait_left_ms(deadline_ns);
+	timeout_ms = wait_left_ms(self, deadline_ns);
 	if (!timeout_ms)
 		rc = -EAGAIN;
 	fds[1] = (struct pollfd){ .fd = self, .events = POLLIN };
@@ -209,8 +209,6 @@ static int wait(struct datagram *d, bool (*ready)(struct datagram *d), bool nonb
 			start = now;
 	} while (now - start < config_get()->poll_us * UINT64_C(1000));
 	self = wait_fd();
-	if (self < 0)
-		return self;
 	while (!rc && !over)
 		rc = sleep_once(d, ready, self, deadline_ns, &over);
 	return rc;

@@ -15,7 +15,6 @@
 #define FEW	  16 /* up to so many entries a call needs no malloc */
 #define PER_ENTRY 2  /* descriptors that an rsocket sleeps on at most */
 #define MS_NS	  UINT64_C(1000000)
-#define ANEW_MS	  100
 
 /* An entry of the caller that is an rsocket. */
 struct entry {
@@ -202,18 +201,11 @@ static void disarm(struct call *call, bool woken)
 	}
 }
 
-/* A thread without an eventfd is not kicked, so it looks anew every ANEW_MS. */
-static int sleep_ms(const struct call *call, uint64_t deadline_ns)
-{
-	int left_ms = wait_left_ms(deadline_ns);
-
-	return call->self < 0 && left_ms > ANEW_MS ? ANEW_MS : left_ms;
-}
-
 static int sleep_once(struct call *call, uint64_t deadline_ns)
 {
 	bool ready = arm(call);
-	int woken = poll(call->sleep, call->sleep_count, ready ? 0 : sleep_ms(call, deadline_ns));
+	int timeout_ms = ready ? 0 : wait_left_ms(call->self, deadline_ns);
+	int woken = poll(call->sleep, call->sleep_count, timeout_ms);
 	int rc = woken < 0 ? -errno : 0;
 
 	if (woken > 0 && call->sleep[call->sleep_count - 1].revents)
@@ -252,7 +244,7 @@ static int wait_with(struct call *call, uint64_t deadline_ns)
 	if (!call->count) {
 		/* Without rsockets this is poll(2), called again after each wake_up_interval. */
 		do {
-			rc = poll(call->fds, call->fd_count, wait_left_ms(deadline_ns));
+			rc = poll(call->fds, call->fd_count, wait_left_ms(0, deadline_ns));
 			rc = rc < 0 ? -errno : rc;
 		} while (!rc && (!deadline_ns || clock_now_ns() < deadline_ns));
 		return rc;

@@ -102,11 +102,11 @@ static bool sleep_once(struct stream *s, bool (*ready)(struct stream *s), int se
 static int sleep_until(struct stream *s, bool (*ready)(struct stream *s), uint64_t deadline_ns)
 	EXCLUDES(s->lock)
 {
-	int self = wait_fd(), rc = self < 0 ? self : 0;
-	bool over = rc != 0;
+	int self = wait_fd(), rc = 0;
+	bool over = false;
 
 	while (!over) {
-		int timeout_ms = wait_left_ms(deadline_ns);
+		int timeout_ms = wait_left_ms(self, deadline_ns);
 
 		if (!timeout_ms)
 			return -EAGAIN;

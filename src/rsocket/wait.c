@@ -56,10 +56,12 @@ void wait_clear(int fd)
 	eventfd_read(fd, &value);
 }
 
-int wait_left_ms(uint64_t deadline_ns)
+int wait_left_ms(int fd, uint64_t deadline_ns)
 {
 	uint64_t now = deadline_ns ? clock_now_ns() : 0, left_ms = config_get()->wake_ms;
 
+	if (fd < 0 && left_ms > WAIT_ANEW_MS)
+		left_ms = WAIT_ANEW_MS;
 	if (deadline_ns && now >= deadline_ns)
 		return 0;
 	if (deadline_ns && (deadline_ns - now) / MS_NS < left_ms)

@@ -23,6 +23,8 @@ struct waiter {
 	int fd; /* of the thread that waits; negative: it has none, and looks by itself */
 };
 
+#define WAIT_ANEW_MS 100
+
 /*
  * The calling thread's eventfd, or -errno. Created at the first call; the thread's end closes it.
  */
@@ -33,9 +35,10 @@ void wait_clear(int fd);
 
 /*
  * How long poll(2) may sleep, in ms: until the deadline (CLOCK_MONOTONIC, 0: none),
- * wake_up_interval (config.h) at most. 0: the deadline has passed.
+ * wake_up_interval (config.h) at most, or WAIT_ANEW_MS for a thread without an eventfd, which is
+ * not kicked. 0: the deadline has passed. fd: that of the thread, if other threads are to kick it.
  */
-int wait_left_ms(uint64_t deadline_ns);
+int wait_left_ms(int fd, uint64_t deadline_ns);
 
 /* The caller holds the lock that guards the list. */
 void wait_join(struct list *waiters, struct waiter *waiter, int fd);

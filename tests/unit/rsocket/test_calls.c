@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -575,6 +576,41 @@ static void datagrams(void **state)
 	rclose(b);
 }
 
+/* A new thread has no descriptor to be woken by, and gets none. */
+static void without_descriptors(void **state)
+{
+	struct rlimit before, none;
+	struct sockaddr_in here, there;
+	int fds[2], a = datagram(&here), b = datagram(&there);
+	pthread_t reader;
+	void *got;
+
+	make_pair(fds, 0);
+	assert_int_equal(rsendto(a, "x", 1, 0, (struct sockaddr *)&there, sizeof(there)), 1);
+	wait_for(b, POLLIN);
+	assert_int_equal((ssize_t)read_one(&b), 1);
+	assert_return_code(getrlimit(RLIMIT_NOFILE, &before), errno);
+	none = before;
+	none.rlim_cur = STDERR_FILENO + 1;
+	assert_return_code(setrlimit(RLIMIT_NOFILE, &none), errno);
+	assert_int_equal(dup(STDERR_FILENO), -1);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(pthread_create(&reader, NULL, read_one, i ? &b : &fds[1]), 0);
+		usleep(20000);
+		if (i)
+			assert_int_equal(
+				rsendto(a, "x", 1, 0, (struct sockaddr *)&there, sizeof(there)), 1);
+		else
+			assert_int_equal(rsend(fds[0], "x", 1, 0), 1);
+		pthread_join(reader, &got);
+		assert_int_equal((ssize_t)got, 1);
+	}
+	assert_return_code(setrlimit(RLIMIT_NOFILE, &before), errno);
+	rclose(a);
+	rclose(b);
+	close_pair(fds);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -595,6 +631,7 @@ int main(void)
 		cmocka_unit_test(keeps_alive),
 		cmocka_unit_test(in_a_child),
 		cmocka_unit_test(datagrams),
+		cmocka_unit_test(without_descriptors),
 	};
 
 	/* The parent may have set SIG_IGN: then waitpid would find no child. */
