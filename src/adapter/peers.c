@@ -92,11 +92,11 @@ static void wake_both_ends(struct link *link)
 
 /*
  * True even before verbatimd's notice of the death is read. By then another process may have the
- * slot.
+ * slot. The process at the other end of a broken link may live.
  */
 static bool is_dead(const struct link *link)
 {
-	return !link->alive || liveness_is_dead(link->peer);
+	return (!link->alive && !link->broken) || liveness_is_dead(link->peer);
 }
 
 /* After execve the PID is the same, but the process that had the link is dead. */
@@ -180,6 +180,7 @@ static struct link *find_alive(uint32_t slot) REQUIRES(links_lock)
 		activate(link);
 		self_is_active = true;
 	}
+	/* A broken one stays: what is sent to that process fails by it. */
 	if (!link || is_dead(link))
 		return NULL;
 	link_get(link);
@@ -371,7 +372,7 @@ static bool introduce(uint32_t slot, bool all)
 	}
 	if (all)
 		questions[slot].asked_until_ns = questions[slot].none_until_ns = 0;
-	if (!link || dead) {
+	if (!link || dead || link->broken) {
 		questions[slot].introduction = INTRODUCED;
 	} else if (all || questions[slot].introduction == NOT_BACK) {
 		questions[slot].introduction = ASKED;
@@ -501,7 +502,7 @@ void peers_on_link(struct ctl_peer_info *info)
  */
 static bool may_copy(const struct link *link)
 {
-	if (!link->alive)
+	if (!link->alive && !link->broken)
 		return false;
 	return !liveness_is_dead(link->peer) || link->xcopy != XCOPY_VM ||
 	       !liveness_no_thread_left(link->pid);
@@ -534,20 +535,39 @@ static bool has_ended(struct link *link)
 	link->marked = true;
 	if (link->xcopy_error == ESRCH)
 		return was_marked;
-	return !link->alive || liveness_no_thread_left(link->pid);
+	return (!link->alive && !link->broken) || liveness_no_thread_left(link->pid);
 }
 
-static void look_for_death(uint32_t slot)
+/*
+ * A broken ring is silent: nothing else would end what waits for it. The link stays until its
+ * process has ended, for peers_visit_arenas.
+ */
+static void look_at_rings(struct link *link)
+{
+	progress_link(link); /* a ring that nobody polls is not known to be broken */
+	if (!link->broken && !link_is_broken(link))
+		return;
+	if (!link->broken)
+		cause_report(CAUSE_RING_OVERWRITTEN, 0, "that with process %d", (int)link->pid);
+	progress_on_broken_ring(link);
+}
+
+static void look_for_end(uint32_t slot)
 {
 	struct link *link = NULL;
 	bool ended;
 
 	lock_acquire(&links_lock);
-	if (slot != own_slot && links[slot] && liveness_is_dead(links[slot]->peer))
+	if (slot != own_slot && links[slot])
 		link_get(link = links[slot]);
 	lock_release(&links_lock);
 	if (!link)
 		return;
+	if (!liveness_is_dead(link->peer)) {
+		look_at_rings(link);
+		link_put(link);
+		return;
+	}
 	ended = has_ended(link);
 	lock_acquire(&links_lock);
 	ended &= links[slot] == link;
@@ -567,7 +587,7 @@ void peers_look_for_deaths(uint64_t now)
 	if (!has_peers())
 		return;
 	for (uint32_t slot = 1; slot <= SLOT_MAX; slot++)
-		look_for_death(slot);
+		look_for_end(slot);
 }
 
 /* The link at this place of `active`, with a reference, so that its arena stays mapped; or NULL. */

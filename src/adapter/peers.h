@@ -69,8 +69,9 @@ bool peers_introduce_again(bool all);
 
 /*
  * Progress thread: ends the links of peers that have died without a notice from verbatimd, which is
- * stopped, or has ended; a second's pause (PEERS_LOOK_NS) lies between two looks. A peer that has
- * called execve keeps its PID, so the kernel does not tell its end: that takes verbatimd.
+ * stopped, or has ended, and of those whose ring is broken (shm/ring.h); a second's pause
+ * (PEERS_LOOK_NS) lies between two looks. A peer that has called execve keeps its PID, so the
+ * kernel does not tell its end: that takes verbatimd.
  */
 #define PEERS_LOOK_NS 1000000000ull
 void peers_look_for_deaths(uint64_t now);

@@ -155,6 +155,8 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->waiting = link->again = false;
 	link->references = 1;
 	link->dying = link->marked = false;
+	link->broken = false;
+	link->seen_tail = 0;
 	link->late_acked = 0;
 	return link;
 }
@@ -345,6 +347,30 @@ bool link_executed(struct link *link, uint64_t position)
 			   position;
 	lock_release(&link->tx_lock);
 	return executed;
+}
+
+static bool tx_is_broken(struct link *link) REQUIRES(link->tx_lock)
+{
+	bool rests = link->tx.tail == link->seen_tail &&
+		     atomic_load_explicit(&link->tx.control->acked, memory_order_relaxed) <
+			     link->tx.tail;
+
+	link->seen_tail = link->tx.tail;
+	return link->tx.broken || !ring_has_head(&link->tx) || (rests && !ring_is_whole(&link->tx));
+}
+
+bool link_is_broken(struct link *link)
+{
+	bool broken = false;
+
+	if (!lock_try(&link->rx_lock))
+		return false;
+	if (lock_try(&link->tx_lock)) {
+		broken = link->alive && (link->rx.broken || tx_is_broken(link));
+		lock_release(&link->tx_lock);
+	}
+	lock_release(&link->rx_lock);
+	return broken;
 }
 
 void link_close(struct link *link)

@@ -93,6 +93,7 @@ struct link {
 	_Atomic bool alive;
 	bool dying;  /* the other process is dead and reads no answers. Guarded by rx_lock */
 	bool marked; /* the adapter has seen that its process is dying: adapter/peers.c */
+	_Atomic bool broken; /* it ended with a broken ring: the other process may live, and copy */
 	_Atomic uint32_t references; /* of QPs that are connected by it */
 	enum xcopy xcopy;
 	int xcopy_error;	 /* XCOPY_NONE: why, an errno; 0: by VERBATIM_REACH */
@@ -129,6 +130,7 @@ struct link {
 
 	struct lock tx_lock; /* guards tx and the tail of in_flight */
 	struct ring_producer tx;
+	uint64_t seen_tail;	     /* tx.tail in the last link_is_broken */
 	struct in_flight *in_flight; /* IN_FLIGHT_MAX entries */
 	_Atomic uint32_t flight_head, flight_tail;
 
@@ -210,6 +212,13 @@ void link_put(struct link *link);
 uint64_t link_sent(struct link *link);
 /* Whether the other end has executed all records below `position`. */
 bool link_executed(struct link *link, uint64_t position);
+
+/*
+ * Whether one of its rings is broken (shm/ring.h), while it is alive. False, too, while another
+ * thread is at it. Records that the other end leaves alone from one call to the next, which is a
+ * second later, are looked at.
+ */
+bool link_is_broken(struct link *link);
 
 /*
  * Unmaps the rings, after the last progress; the struct goes to the pool with the last reference.

@@ -325,6 +325,8 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 	cq_gather_events();
 	all = receive(turn, max_records);
 	any = link->rx.head != begin || !all;
+	if (link->rx.broken)
+		acked = link->acked; /* NAKs of what it covers may be lost */
 
 	/*
 	 * RING-3 if the ring is never empty: a NAK from before `acked` was stored lies at most a
@@ -399,7 +401,12 @@ void progress_catch_up(struct link *link)
 	lock_release(&turn.link->rx_lock);
 }
 
-/* The other process is dead, so its QPs send no more answers. */
+static enum cause cause_of_end(const struct link *link)
+{
+	return link->broken ? CAUSE_RING_OVERWRITTEN : CAUSE_PEER_DIED;
+}
+
+/* The link has ended, so the QPs of the other process send no more answers. */
 static bool fail_if_connected(struct qp *qp, void *arg) REQUIRES(qp->lock)
 {
 	struct link *link = arg;
@@ -421,17 +428,18 @@ static bool fail_if_connected(struct qp *qp, void *arg) REQUIRES(qp->lock)
 		return true;
 	target = &link->peer_qps[qp->attr.dest_qp_num & (ARENA_QPS - 1)];
 	word = atomic_load_explicit(&target->word, memory_order_acquire);
-	without_a_word = ARENA_QP_STATE(word) == IBV_QPS_RTS &&
-			 ARENA_QP_TYPE(word) == qp_peer_type(qp) &&
-			 target->dest_qpn == qp->ib.qp_num;
+	/* the end of a broken ring is what the other QP would have said */
+	without_a_word = link->broken || (ARENA_QP_STATE(word) == IBV_QPS_RTS &&
+					  ARENA_QP_TYPE(word) == qp_peer_type(qp) &&
+					  target->dest_qpn == qp->ib.qp_num);
 	qp_retire(qp);
 	if (qp->sq.head != qp->sq.tail) {
-		shm_backoff_on_loss(lq, qp->sq.head, CAUSE_PEER_DIED);
+		shm_backoff_on_loss(lq, qp->sq.head, cause_of_end(link));
 	} else if (without_a_word) {
 		/* no message will ever arrive here */
-		cause_report(CAUSE_PEER_DIED, qp->ib.qp_num, "process %d, QP 0x%06x",
+		cause_report(cause_of_end(link), qp->ib.qp_num, "process %d, QP 0x%06x",
 			     (int)link->pid, qp->attr.dest_qp_num);
-		qp_fail(qp, CAUSE_PEER_DIED);
+		qp_fail(qp, cause_of_end(link));
 	}
 	return true;
 }
@@ -441,10 +449,13 @@ void progress_on_death(struct link *link)
 	struct turn turn = { .link = link };
 
 	lock_acquire(&turn.link->rx_lock);
-	link->dying = true;
+	/* A process that lives does not learn what became of more records. */
+	link->dying = !link->broken;
 	/* which ends: a child of the dead process may still have the ring */
-	if (link->alive)
+	if (link->alive && link->dying)
 		work_through_all(&turn);
+	if (link->rx.broken) /* by the other end, before it died */
+		link->broken = true;
 	lock_acquire(&link->tx_lock);
 	link->alive = false; /* from here on posts fail at once */
 	lock_release(&link->tx_lock);
@@ -452,4 +463,22 @@ void progress_on_death(struct link *link)
 	leave_qp(&turn);
 	lock_release(&turn.link->rx_lock);
 	qp_visit(fail_if_connected, link);
+}
+
+void progress_on_broken_ring(struct link *link)
+{
+	if (link->broken) {
+		qp_visit(fail_if_connected, link);
+		return;
+	}
+	link->broken = true;
+	progress_on_death(link);
+	/* from here on nothing is published, or released, that would hide it */
+	lock_acquire(&link->rx_lock);
+	ring_refuse(&link->rx);
+	lock_release(&link->rx_lock);
+	lock_acquire(&link->tx_lock);
+	ring_break(&link->tx);
+	lock_release(&link->tx_lock);
+	link_wake(link);
 }

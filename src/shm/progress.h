@@ -43,4 +43,12 @@ void progress_catch_up(struct link *link);
  */
 void progress_on_death(struct link *link);
 
+/*
+ * A ring of the link is broken, so no message comes or leaves any more: tells the process at the
+ * other end by both rings, and fails all QPs connected to it; in later calls those that were
+ * connected since. That process may go on to copy from and to our memory, so the caller keeps the
+ * link until it has ended.
+ */
+void progress_on_broken_ring(struct link *link);
+
 #endif

@@ -359,7 +359,8 @@ static enum issue_result unreachable(struct shm_qp *lq, struct wqe *wqe)
 	}
 	wqe->msn = lq->next_msn;
 	if (lq->link) {
-		shm_backoff_on_loss(lq, qp->sq.issue, CAUSE_PEER_DIED);
+		shm_backoff_on_loss(lq, qp->sq.issue,
+				    lq->link->broken ? CAUSE_RING_OVERWRITTEN : CAUSE_PEER_DIED);
 		return ISSUE_WAIT;
 	}
 	shm_backoff_on_silence(lq, qp->sq.issue,

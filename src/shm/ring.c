@@ -7,6 +7,65 @@
 
 _Static_assert(RING_BYTES % PAGE_BYTES_MAX == 0, "it is mapped twice in a row");
 
+/* The word of the next record: no record, and not the 0 that stands for none yet. */
+static void spoil(struct ring_producer *ring, uint64_t at)
+{
+	struct record *record = (struct record *)(ring->data + at % RING_BYTES);
+
+	__atomic_store_n(&record->header.word, UINT32_MAX, __ATOMIC_RELEASE);
+}
+
+bool ring_has_head(const struct ring_producer *ring)
+{
+	uint64_t head = atomic_load_explicit(&ring->control->head, memory_order_acquire);
+
+	return ring->tail - head <= RING_BYTES && head % RECORD_UNIT == 0;
+}
+
+/*
+ * Goes from one record that was not consumed to the next, by sizes that the other process could
+ * have changed, as it could the head. False: they do not lead to the last one's end.
+ */
+static bool visit(struct ring_producer *ring, void (*each)(struct ring_producer *ring, uint64_t at))
+{
+	uint64_t at = atomic_load_explicit(&ring->control->head, memory_order_acquire);
+
+	if (ring->tail - at > RING_BYTES || at % RECORD_UNIT)
+		return false;
+	while (at < ring->tail) {
+		const struct record *record = (struct record *)(ring->data + at % RING_BYTES);
+		struct record_header header = record->header;
+
+		if (!record_is_sane(&header))
+			return false;
+		each(ring, at);
+		at += record_size(&header);
+	}
+	return at == ring->tail;
+}
+
+void ring_refuse(struct ring_consumer *ring)
+{
+	atomic_store_explicit(&ring->control->head, UINT64_MAX, memory_order_release);
+}
+
+static void pass(struct ring_producer *ring, uint64_t at)
+{
+}
+
+bool ring_is_whole(struct ring_producer *ring)
+{
+	const struct record *next = (struct record *)(ring->data + ring->tail % RING_BYTES);
+
+	return visit(ring, pass) && !__atomic_load_n(&next->header.word, __ATOMIC_RELAXED);
+}
+
+void ring_break(struct ring_producer *ring)
+{
+	visit(ring, spoil);
+	spoil(ring, ring->tail);
+}
+
 char *ring_map(int fd, size_t offset)
 {
 	char *area = mmap(NULL, 2 * RING_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

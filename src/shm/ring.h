@@ -20,7 +20,8 @@
  *           completes at its sender before the answer does; on a wire the ACK goes first.
  *
  * Values of the other process are not trusted: an index that runs backwards, or past the last
- * record, marks the ring broken.
+ * record, or a record that is not sane, marks the ring broken. It stays so, and the adapter ends
+ * the link (progress_on_broken_ring).
  */
 #ifndef SHM_RING_H
 #define SHM_RING_H
@@ -171,6 +172,25 @@ static inline bool ring_release(struct ring_consumer *ring)
 	ring_release_room(ring);
 	return true;
 }
+
+/* Whether the consumer's head is one that there can be. */
+bool ring_has_head(const struct ring_producer *ring);
+
+/* Tells the producer, by a head that there cannot be, that its records are not read any more. */
+void ring_refuse(struct ring_consumer *ring);
+
+/*
+ * Whether what was published, and not consumed, is still there: a record that became 0 looks as if
+ * none had been published.
+ */
+bool ring_is_whole(struct ring_producer *ring);
+
+/*
+ * Makes the ring broken for its consumer, at the next record that it looks at, if the records lead
+ * there, else behind the last one. Payload is left alone, as the consumer may be at a record.
+ * Nothing is published any more.
+ */
+void ring_break(struct ring_producer *ring);
 
 /*
  * Maps RING_BYTES at `offset` of `fd` twice in a row. Returns MAP_FAILED and errno on failure;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """kill -9 in the middle of traffic: the other end is told within 100 ms, nothing is left."""
 import os
+import pathlib
 import re
 import signal
 import time
@@ -13,11 +14,11 @@ BOUND_MS = 100
 RETRY_EXC, FLUSH = 12, 5
 
 
-def start_stream(runner, port, op, *options):
+def start_stream(runner, port, op, *options, env=None):
     """(listening end, connecting end), both with traffic under way."""
     argv = [VERIFY, 'stream', '--port', port, '--op', op, *options]
-    listening = runner.start_server(argv, port)
-    connecting = runner.start(*argv, HOST)
+    listening = runner.start_server(argv, port, env=env)
+    connecting = runner.start(*argv, HOST, env=env)
     listening.wait_for('running')
     connecting.wait_for('running')
     time.sleep(0.1)
@@ -109,6 +110,35 @@ def test_kill_while_verbatimd_is_stopped(fresh_runner, op):
             os.kill(pid, signal.SIGCONT)
     assert daemons and late_ms <= (1000 + BOUND_MS) * SLOWER
     runner.release(listening, connecting)
+
+
+def overwrite_rings(pid):
+    """As a store through a wild pointer could; the first mapping of a link's file is not of its rings."""
+    maps = pathlib.Path(f'/proc/{pid}/maps').read_text(encoding='utf-8')
+    rings = [(int(begin, 16), int(end, 16)) for begin, end, offset in
+             re.findall(r'^(\w+)-(\w+) rw-s (\w+) .*memfd:verbatim-link \(', maps, re.MULTILINE) if int(offset, 16)]
+    assert rings, maps
+    with open(f'/proc/{pid}/mem', 'r+b', buffering=0) as memory:
+        for begin, end in rings:
+            memory.seek(begin)
+            assert memory.write(b'\xff' * (end - begin)) == end - begin
+
+
+@pytest.mark.parametrize('op', ['send', 'write', 'read'])
+def test_overwritten_rings(runner, op):
+    """No message comes any more: both ends are told, by looks once a second."""
+    ends = start_stream(runner, free_port(), op, '--sizes', 4096, env={'VERBATIM_EXPLAIN': '1'})
+    since_ns = time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+    overwrite_rings(ends[0].pid)
+    for end in ends:
+        assert told_after_ms(end, since_ns) <= (2000 + BOUND_MS) * SLOWER
+        end.finish()
+    # The end of the first may be what the other one sees first.
+    assert any('was overwritten' in end.output() for end in ends)
+    listening, connecting = start_stream(runner, free_port(), op, '--sizes', 4096)
+    told_after_ms(connecting, kill_and_time(listening))
+    connecting.finish()
+    runner.release(*ends, listening, connecting)
 
 
 def test_slots_of_the_dead_are_dropped(runner, port):

@@ -121,6 +121,16 @@ void __wrap_progress_on_death(struct link *link)
 	closed++;
 }
 
+static unsigned broken;
+
+void __wrap_progress_on_broken_ring(struct link *link);
+void __wrap_progress_on_broken_ring(struct link *link)
+{
+	link->broken = true;
+	link->alive = false;
+	broken++;
+}
+
 void __wrap_xcopy_probe(struct link *link);
 void __wrap_xcopy_probe(struct link *link)
 {
@@ -179,7 +189,7 @@ static int setup(void **state)
 	is_known = true;
 	peer_pid = getpid() + 1;
 	xcopy = XCOPY_NONE;
-	carried_out = closed = questions = told = memory_causes = 0;
+	carried_out = closed = broken = questions = told = memory_causes = 0;
 	return peers_init(NULL, OWN_SLOT, own, wake_fd);
 }
 
@@ -650,6 +660,46 @@ static void test_sees_deaths_in_other_pid_namespaces(void **state)
 	assert_int_equal(closed, 1);
 }
 
+/* Its process lives on, and may copy until it has ended. */
+static void test_ends_a_broken_link(void **state)
+{
+	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
+	uint64_t now = PEERS_LOOK_NS;
+	struct ctl_peer_info info;
+	struct link *link;
+
+	xcopy = XCOPY_VM;
+	start_peer();
+	link = find();
+	assert_non_null(link);
+	peers_look_for_deaths(now);
+	assert_int_equal(broken, 0);
+	memset(tx.data, 0xff, 64);
+	peers_progress_all();
+	peers_look_for_deaths(now += PEERS_LOOK_NS);
+	assert_int_equal(broken, 1);
+	assert_ptr_equal(find(), link);
+	assert_int_equal(questions, 0);
+	arena_hazards(peer)[3].what = what;
+	assert_false(peers_introduce_again(true));
+	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
+	peers_on_link(&info); /* of another verbatimd, whom the peer has asked */
+	assert_ptr_equal(find(), link);
+	peers_look_for_deaths(now += PEERS_LOOK_NS);
+	assert_int_equal(peers_visit_arenas(publishes, what), peer_pid);
+	assert_int_equal(broken, 2); /* for QPs that were connected since */
+	assert_int_equal(closed, 0);
+	die();
+	peers_look_for_deaths(now += PEERS_LOOK_NS);
+	assert_int_equal(peers_visit_arenas(publishes, what), peer_pid);
+	end_child(peer_pid);
+	peers_look_for_deaths(now += PEERS_LOOK_NS);
+	assert_int_equal(peers_visit_arenas(publishes, what), 0);
+	assert_int_equal(closed, 1);
+	is_known = false;
+	assert_null(find());
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -672,6 +722,7 @@ int main(void)
 		TEST(who_is_known_to_be_dead_does_not_copy),
 		TEST(sees_deaths_without_verbatimd),
 		TEST(sees_deaths_in_other_pid_namespaces),
+		TEST(ends_a_broken_link),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

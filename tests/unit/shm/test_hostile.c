@@ -6,10 +6,13 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/cause.h"
 #include "shm/progress.h"
+#include "shm/retry.h"
 
 #define FAR_SLOT   9
 #define OTHER_SLOT 10
@@ -332,11 +335,15 @@ static void test_acknowledgement_of_what_was_never_sent(void **state)
 	assert_int_equal(qp_state(qp), IBV_QPS_RTS);
 }
 
-/* A broken ring is silent; the rest of the process goes on. */
+/*
+ * A broken ring is silent; the rest of the process goes on. Then the link ends, for the other end
+ * as well.
+ */
 static void test_broken_ring(void **state)
 {
 	struct record_header header = { .dst_qpn = bystander->ib.qp_num,
 					.src_qpn = OTHER_SLOT << ARENA_QP_BITS | 1 };
+	struct ibv_wc wc;
 
 	memset(far.tx.data, 0xff, RING_BYTES);
 	rig_progress(far.link);
@@ -345,6 +352,95 @@ static void test_broken_ring(void **state)
 	far_send(&other, OPERATION_SEND, RECORD_FIRST | RECORD_LAST, header, NULL);
 	rig_progress(other.link);
 	assert_int_equal(cq_pop(rig.cq, 1, &(struct ibv_wc){ 0 }), 1);
+
+	assert_true(link_is_broken(far.link));
+	assert_false(link_is_broken(other.link));
+	rig_post_send(qp, &(struct ibv_send_wr){ .opcode = IBV_WR_SEND, .wr_id = 7 });
+	progress_on_broken_ring(far.link);
+	assert_false(link_is_broken(far.link));
+	assert_false(far_next(&far, &header));
+	assert_true(far.rx.broken);
+	for (int i = 0; qp_state(qp) != IBV_QPS_ERR && i < 10000; i++) {
+		usleep(1000);
+		shm_retry_run(now_ns());
+	}
+	assert_int_equal(cq_pop(rig.cq, 1, &wc), 1);
+	assert_int_equal(wc.status, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(wc.vendor_err, CAUSE_RING_OVERWRITTEN);
+	assert_int_equal(wc.wr_id, 7);
+	assert_int_equal(qp_state(bystander), IBV_QPS_RTS);
+}
+
+/* A NAK that was lost does not make a success of what it refuses. */
+static void test_nak_in_a_broken_ring(void **state)
+{
+	struct record_header header,
+		nak = { .dst_qpn = qp->ib.qp_num, .src_qpn = FAR_QPN, .imm = NAK_REMOTE_ACCESS };
+	uint64_t at = far.tx.tail;
+
+	rig_post_send(qp, &(struct ibv_send_wr){ .opcode = IBV_WR_SEND });
+	assert_true(far_next(&far, &header));
+	nak.msn = header.msn;
+	far_send(&far, RECORD_NAK, 0, nak, NULL);
+	((struct record *)(far.tx.data + at % RING_BYTES))->header.word = UINT32_MAX;
+	far_acknowledge(&far);
+	rig_progress(far.link);
+	assert_true(link_is_broken(far.link));
+	rig_progress(far.link);
+	expect_no_wc();
+}
+
+/* The other end has read all, and nothing that is posted later hides the end from it. */
+static void test_broken_ring_of_a_reader(void **state)
+{
+	struct record_header header;
+
+	rig_post_send(qp, &(struct ibv_send_wr){ .opcode = IBV_WR_SEND });
+	while (far_next(&far, &header))
+		;
+	assert_false(far.rx.broken);
+	far.tx.data[0] = 1;
+	rig_progress(far.link);
+	progress_on_broken_ring(far.link);
+	rig_post_send(qp, &(struct ibv_send_wr){ .opcode = IBV_WR_SEND });
+	assert_false(far_next(&far, &header));
+	assert_true(far.rx.broken);
+}
+
+/* It has broken the ring, to say that it saw one broken, and ended before this end looked. */
+static void test_death_behind_a_broken_ring(void **state)
+{
+	memset(far.tx.data, 0xff, RING_BYTES);
+	progress_on_death(far.link);
+	assert_int_equal(qp_state(qp), IBV_QPS_ERR);
+	progress_on_death(other.link); /* whose QP had not reached RTS */
+	assert_int_equal(qp_state(bystander), IBV_QPS_RTS);
+}
+
+/* Zeros are no record: what was sent rests. */
+static void test_ring_of_zeros(void **state)
+{
+	struct record_header header;
+
+	assert_false(link_is_broken(far.link));
+	rig_post_send(qp, &(struct ibv_send_wr){ .opcode = IBV_WR_SEND });
+	assert_false(link_is_broken(far.link));
+	assert_false(link_is_broken(far.link));
+	memset(far.link->tx.data, 0, RING_BYTES);
+	assert_false(far_next(&far, &header));
+	assert_true(link_is_broken(far.link));
+	assert_true(ring_has_head(&far.tx));
+	progress_on_broken_ring(far.link);
+	assert_false(ring_has_head(&far.tx)); /* where nothing is read, and nothing rests, too */
+	assert_false(link_is_broken(far.link));
+}
+
+/* The other end does not read any more. */
+static void test_head_that_cannot_be(void **state)
+{
+	assert_false(link_is_broken(far.link));
+	far.control[0].head = UINT64_MAX;
+	assert_true(link_is_broken(far.link));
 }
 
 #define TEST(name)    cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -367,6 +463,11 @@ int main(void)
 		TEST(test_atomic_on_memory_that_is_read_only),
 		TEST(test_acknowledgement_of_what_was_never_sent),
 		TEST(test_broken_ring),
+		TEST(test_nak_in_a_broken_ring),
+		TEST(test_broken_ring_of_a_reader),
+		TEST(test_death_behind_a_broken_ring),
+		TEST(test_ring_of_zeros),
+		TEST(test_head_that_cannot_be),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -354,6 +354,87 @@ static void test_header_is_a_copy(void **state)
 	assert_int_equal(pair->rx.head, pair->tx.tail);
 }
 
+/* What the consumer has not begun is not executed; what it is at is left alone. */
+static void test_break(void **state)
+{
+	struct pair *pair = *state;
+	static const uint32_t sizes[] = { 8, 5000, 300, 0 };
+	struct record_header header = { 0 };
+	struct record *record;
+
+	for (uint32_t i = 0; i < 60; i++) { /* most of a lap */
+		assert_true(put(pair, 8000, i));
+		take(pair, 8000, i);
+		ring_release(&pair->rx);
+	}
+	for (uint32_t i = 0; i < 4; i++)
+		assert_true(put(pair, sizes[i], i));
+	take(pair, sizes[0], 0);
+	record = ring_peek(&pair->rx, &header);
+	assert_non_null(record);
+	ring_break(&pair->tx);
+	assert_int_equal(header.bytes, sizes[1]);
+	for (uint32_t i = 0; i < sizes[1]; i++)
+		assert_int_equal(record->payload[i], (uint8_t)(1 + i));
+	ring_advance(&pair->rx, &header);
+	assert_null(ring_peek(&pair->rx, &header));
+	assert_true(pair->rx.broken);
+}
+
+/* The other end may have written anything, a head too: what is behind the last record is spoilt. */
+static void test_break_of_a_hostile_ring(void **state)
+{
+	static const int64_t heads[] = { 0, -1, -63, -64, -65, 64, INT64_MIN, -RING_BYTES };
+	struct pair *pair = *state;
+	struct record_header header = { 0 };
+
+	for (size_t i = 0; i < 2 * sizeof(heads) / sizeof(heads[0]); i++) {
+		struct ring_consumer at_end;
+
+		for (uint32_t k = 0; k < 100; k++) {
+			assert_true(put(pair, k, k));
+			take(pair, k, k);
+			ring_release_room(&pair->rx);
+		}
+		if (i % 2)
+			memset(pair->data, 0x77, RING_BYTES);
+		pair->control.head = pair->tx.tail + (uint64_t)heads[i / 2];
+		ring_break(&pair->tx);
+		at_end = pair->rx;
+		assert_null(ring_peek(&at_end, &header));
+		assert_true(at_end.broken);
+		memset(pair->data, 0, RING_BYTES);
+		ring_release_room(&pair->rx);
+	}
+}
+
+/* Zeros look as if nothing had been published. */
+static void test_whole(void **state)
+{
+	struct pair *pair = *state;
+	struct record *record;
+
+	assert_true(ring_is_whole(&pair->tx));
+	assert_true(put(pair, 500, 0) && put(pair, 0, 1));
+	assert_true(ring_is_whole(&pair->tx));
+	take(pair, 500, 0);
+	assert_true(ring_is_whole(&pair->tx)); /* whether it was released or not */
+	ring_release_room(&pair->rx);
+	assert_true(ring_is_whole(&pair->tx));
+	record = (struct record *)(pair->data + pair->rx.head);
+	record->header.word = 0;
+	assert_false(ring_is_whole(&pair->tx));
+	pair->control.head = pair->tx.tail;
+	assert_true(ring_is_whole(&pair->tx));
+	pair->control.head = pair->tx.tail - 1;
+	assert_false(ring_is_whole(&pair->tx));
+	pair->control.head = pair->tx.tail + 64;
+	assert_false(ring_is_whole(&pair->tx));
+	pair->control.head = pair->tx.tail;
+	pair->data[pair->tx.tail] = 1;
+	assert_false(ring_is_whole(&pair->tx));
+}
+
 static void test_no_mapping_of_a_bad_descriptor(void **state)
 {
 	assert_ptr_equal(ring_map(-1, 0), MAP_FAILED);
@@ -376,6 +457,9 @@ int main(void)
 		TEST(test_hostile_heads),
 		TEST(test_insane_headers),
 		TEST(test_header_is_a_copy),
+		TEST(test_break),
+		TEST(test_break_of_a_hostile_ring),
+		TEST(test_whole),
 		cmocka_unit_test(test_no_mapping_of_a_bad_descriptor),
 	};
 
