@@ -1,19 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/burst.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/block_pool.h"
 #include "base/check.h"
-#include "base/lock.h"
 #include "memory/hazard.h"
 #include "memory/memory.h"
 #include "packet/icrc.h"
 #include "roce/roce_env.h"
 
 /* A burst is in use only within a call, so there are at most twice as many as threads. */
-static struct lock pool_lock = LOCK_INITIALIZER;
-static struct burst *pool GUARDED_BY(pool_lock);
+static struct block_pool pool = BLOCK_POOL_INITIALIZER(sizeof(struct burst));
 
 void burst_unprotect(struct burst *burst)
 {
@@ -35,15 +33,8 @@ static void empty(struct burst *burst)
 
 struct burst *burst_get(const struct wire_flow *flow)
 {
-	struct burst *burst;
+	struct burst *burst = block_pool_get(&pool);
 
-	lock_acquire(&pool_lock);
-	burst = pool;
-	if (burst)
-		pool = burst->next;
-	lock_release(&pool_lock);
-	if (!burst)
-		burst = malloc(sizeof(*burst));
 	if (!burst)
 		return NULL;
 	burst->flow = flow;
@@ -57,10 +48,7 @@ void burst_put(struct burst *burst)
 	if (!burst)
 		return;
 	empty(burst);
-	lock_acquire(&pool_lock);
-	burst->next = pool;
-	pool = burst;
-	lock_release(&pool_lock);
+	block_pool_put(&pool, burst);
 }
 
 void *burst_stage(struct burst *burst, uint32_t bytes)
@@ -198,11 +186,14 @@ enum wire_result burst_send(struct burst *burst, psn_t *unsent)
 	return result;
 }
 
+void burst_prepare(void)
+{
+	block_pool_prepare(&pool);
+}
+
 void burst_reset_after_fork(void)
 {
-	lock_acquire_in_child(&pool_lock);
-	pool = NULL;
-	lock_release(&pool_lock);
+	block_pool_reset_after_fork(&pool);
 }
 
 #ifdef VERBATIM_CHECK

@@ -24,7 +24,6 @@
 #define BURST_NO_END  UINT32_MAX
 
 struct burst {
-	struct burst *next; /* in the pool */
 	const struct wire_flow *flow;
 	unsigned count;
 	uint32_t staged; /* bytes of `staging` in use */
@@ -114,6 +113,8 @@ unsigned burst_repeat(struct burst *burst, unsigned most);
  */
 enum wire_result burst_send(struct burst *burst, psn_t *unsent);
 
+/* At the first context: maps what bursts need at first. */
+void burst_prepare(void);
 void burst_reset_after_fork(void);
 
 /* base/check.h */

@@ -2,9 +2,9 @@
 #include "roce/kept.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "base/block_pool.h"
 #include "base/check.h"
 #include "base/counter.h"
 
@@ -13,9 +13,29 @@ static _Atomic uint64_t process_bytes;
 
 _Static_assert(sizeof(struct kept_packet) <= KEPT_PACKET_EXTRA, "a requester counts on it");
 
+/* By their payloads; the last one takes all there can be. */
+static struct block_pool pools[] = {
+	BLOCK_POOL_INITIALIZER(sizeof(struct kept_packet) + 256),
+	BLOCK_POOL_INITIALIZER(sizeof(struct kept_packet) + 1024),
+	BLOCK_POOL_INITIALIZER(sizeof(struct kept_packet) + 4096),
+};
+static struct block_pool tables = BLOCK_POOL_INITIALIZER(sizeof(struct kept));
+
+static struct block_pool *pool_for(uint32_t bytes)
+{
+	unsigned i = 0;
+
+	while (i + 1 < sizeof(pools) / sizeof(*pools) && pools[i].bytes < bytes)
+		i++;
+	return &pools[i];
+}
+
 void kept_reset_after_fork(void)
 {
 	process_bytes = 0; /* inherited QPs are dead, and give nothing back */
+	for (unsigned i = 0; i < sizeof(pools) / sizeof(*pools); i++)
+		block_pool_reset_after_fork(&pools[i]);
+	block_pool_reset_after_fork(&tables);
 }
 
 static uint32_t size_of(const struct packet *packet)
@@ -39,13 +59,14 @@ static bool charge(uint32_t bytes)
 
 static struct kept_packet *copy(const struct packet *packet)
 {
+	struct block_pool *pool = pool_for(size_of(packet));
 	struct kept_packet *kept;
 
-	if (!charge(size_of(packet)))
+	if (pool->bytes < size_of(packet) || !charge((uint32_t)pool->bytes))
 		return NULL;
-	kept = malloc(size_of(packet));
+	kept = block_pool_get(pool);
 	if (!kept) {
-		atomic_fetch_sub_explicit(&process_bytes, size_of(packet), memory_order_relaxed);
+		atomic_fetch_sub_explicit(&process_bytes, pool->bytes, memory_order_relaxed);
 		return NULL;
 	}
 	kept->packet = *packet;
@@ -55,15 +76,25 @@ static struct kept_packet *copy(const struct packet *packet)
 	return kept;
 }
 
+static struct kept *make_table(void)
+{
+	struct kept *kept = block_pool_get(&tables);
+
+	if (kept)
+		memset(kept, 0, sizeof(*kept));
+	return kept;
+}
+
 void kept_add(struct roce_qp *tq, const struct packet *packet)
 {
-	struct kept *kept = tq->kept;
+	struct kept *kept;
 	struct kept_packet **at;
 
 	if (psn_diff(packet->psn, tq->expected_psn) >= KEPT_PSNS)
 		return;
-	if (!kept)
-		kept = tq->kept = calloc(1, sizeof(*kept));
+	if (!tq->kept)
+		tq->kept = make_table();
+	kept = tq->kept;
 	if (!kept || kept->bytes + size_of(packet) > KEPT_BYTES_MAX)
 		return;
 	at = slot(tq, packet->psn);
@@ -92,8 +123,10 @@ struct kept_packet *kept_take(struct roce_qp *tq, psn_t psn)
 
 void kept_free(struct kept_packet *packet)
 {
-	atomic_fetch_sub_explicit(&process_bytes, size_of(&packet->packet), memory_order_relaxed);
-	free(packet);
+	struct block_pool *pool = pool_for(size_of(&packet->packet));
+
+	atomic_fetch_sub_explicit(&process_bytes, pool->bytes, memory_order_relaxed);
+	block_pool_put(pool, packet);
 }
 
 void kept_drop(struct roce_qp *tq, psn_t from, psn_t to)
@@ -120,7 +153,8 @@ void kept_drop_all(struct roce_qp *tq)
 void kept_fini(struct roce_qp *tq)
 {
 	kept_drop_all(tq);
-	free(tq->kept);
+	if (tq->kept)
+		block_pool_put(&tables, tq->kept);
 	tq->kept = NULL;
 }
 

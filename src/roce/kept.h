@@ -11,7 +11,8 @@
  *
  * The packets are copies, as they outlive the receive buffer. They are bounded for each QP and for
  * the process; what finds no room is dropped, and the requester sends it again. Callers hold the
- * QP's lock. A QP that never misses a packet has no memory here.
+ * QP's lock. A QP that never misses a packet has no memory here; that of packets which were kept at
+ * one time is used again, for all QPs (base/block_pool.h).
  */
 #ifndef ROCE_KEPT_H
 #define ROCE_KEPT_H

@@ -56,6 +56,7 @@ _Thread_local uint32_t roce_waits_left __attribute__((tls_model("initial-exec"))
 void roce_init(const struct roce_env *env)
 {
 	roce_env = *env;
+	burst_prepare();
 }
 
 void roce_reset_after_fork(void)

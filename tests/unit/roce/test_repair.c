@@ -5,6 +5,7 @@
  */
 #include "pair.h"
 
+#include <malloc.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -348,6 +349,41 @@ static void test_bounds(void **state)
 	assert_null(tq->kept);
 }
 
+/*
+ * What a signal handler of the program interrupts may hold the allocator's lock, and the handler
+ * may allocate: keeping packets does not.
+ */
+static void test_keeps_without_allocating(void **state)
+{
+	static const uint32_t sizes[] = { 0, 256, 1024, 4096, 1, 257, 1025 };
+	const unsigned count = sizeof(sizes) / sizeof(*sizes);
+	static uint8_t payload[4096];
+	struct roce_qp *tq = roce_of(b);
+	struct mallinfo2 at_first = mallinfo2();
+
+	for (unsigned i = 0; i < count; i++) {
+		struct packet packet = { .opcode = 0x07,
+					 .psn = psn_add(tq->expected_psn, 1 + i),
+					 .payload = payload,
+					 .payload_bytes = sizes[i] };
+
+		memset(payload, (int)i, sizes[i]);
+		kept_add(tq, &packet);
+	}
+	assert_int_equal(tq->kept->count, count);
+	for (unsigned i = 0; i < count; i++) {
+		struct kept_packet *kept = kept_take(tq, psn_add(tq->expected_psn, 1 + i));
+
+		assert_non_null(kept);
+		assert_int_equal(kept->packet.payload_bytes, sizes[i]);
+		memset(payload, (int)i, sizes[i]);
+		assert_memory_equal(kept->packet.payload, payload, sizes[i]);
+		kept_free(kept);
+	}
+	kept_fini(tq);
+	assert_int_equal(mallinfo2().uordblks, at_first.uordblks);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -364,6 +400,7 @@ int main(void)
 		TEST(refused_behind_a_gap),
 		TEST(no_receive_behind_a_gap),
 		TEST(bounds),
+		TEST(keeps_without_allocating),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
