@@ -9,10 +9,11 @@
 #define NO_ENTRY (-1)
 
 struct local_mapping {
-	struct list link;  /* in mapping_news until the peer has been told, then in mapping_list */
-	struct ibv_mr *mr; /* NULL: unmapped */
-	uint64_t offset;
-	int entry; /* index in the peer's list, or NO_ENTRY */
+	struct list link;   /* in mapping_news until the peer has been told, then in mapping_list */
+	struct ibv_mr *mr;  /* NULL: unmapped, or a thread is about to unmap it */
+	struct mapping own; /* as the peer is told; empty if unmapped */
+	bool ended;	    /* unmapped; the peer is still to be told */
+	int entry;	    /* index in the peer's list, or NO_ENTRY */
 };
 
 static struct local_mapping *mapping_of(struct list *link)
@@ -67,9 +68,12 @@ static off_t add(struct stream *s, void *memory, size_t length, bool writable, o
 		return -error;
 	}
 	mapping->entry = entry;
-	mapping->offset = offset == -1 ? (uintptr_t)memory : (uint64_t)offset;
+	mapping->own = (struct mapping){
+		.offset = offset == -1 ? (uintptr_t)memory : (uint64_t)offset,
+		.region = { (uintptr_t)memory, mapping->mr->rkey, (uint32_t)length },
+	};
 	list_add_tail(writable ? &s->mapping_news : &s->mapping_list, &mapping->link);
-	return (off_t)mapping->offset;
+	return (off_t)mapping->own.offset;
 }
 
 off_t mapping_add(struct stream *s, void *memory, size_t length, bool writable, off_t offset)
@@ -82,23 +86,16 @@ off_t mapping_add(struct stream *s, void *memory, size_t length, bool writable, 
 	return rc;
 }
 
-/*
- * Unmaps: 0 or -errno, then the mapping is as it was. One with an entry stays in mapping_news until
- * the peer has been told.
- */
-static int end_mapping(struct stream *s, struct local_mapping *mapping) REQUIRES(s->lock)
+/* The region has ended. One with an entry stays in mapping_news until the peer has been told. */
+static void end_mapping(struct stream *s, struct local_mapping *mapping) REQUIRES(s->lock)
 {
-	int rc = -ibv_dereg_mr(mapping->mr);
-
-	if (rc)
-		return rc;
-	mapping->mr = NULL;
+	mapping->own = (struct mapping){ 0 };
+	mapping->ended = true;
 	list_del(&mapping->link);
 	if (mapping->entry == NO_ENTRY)
 		free(mapping);
 	else
 		list_add_tail(&s->mapping_news, &mapping->link);
-	return 0;
 }
 
 static struct local_mapping *find(struct stream *s, void *memory, size_t length) REQUIRES(s->lock)
@@ -110,49 +107,51 @@ static struct local_mapping *find(struct stream *s, void *memory, size_t length)
 	for (int i = 0; i < 2; i++)
 		list_for_each(pos, lists[i]) {
 			mapping = mapping_of(pos);
-			if (mapping->mr && mapping->mr->addr == memory &&
-			    mapping->mr->length == length)
+			if (mapping->mr && mapping->own.region.addr == (uintptr_t)memory &&
+			    mapping->own.region.length == length)
 				return mapping;
 		}
 	return NULL;
 }
 
+/* The lock is not held over ibv_dereg_mr, which waits for a process that is copying. */
 int mapping_remove(struct stream *s, void *memory, size_t length)
 {
 	struct local_mapping *mapping;
+	struct ibv_mr *mr = NULL;
 	int rc;
 
 	lock_acquire(&s->lock);
 	mapping = find(s, memory, length);
-	rc = mapping ? end_mapping(s, mapping) : -EINVAL;
+	if (mapping) {
+		mr = mapping->mr;
+		mapping->mr = NULL; /* no other thread finds it */
+	}
+	lock_release(&s->lock);
+	if (!mr)
+		return -EINVAL;
+	rc = -ibv_dereg_mr(mr);
+	lock_acquire(&s->lock);
+	if (rc)
+		mapping->mr = mr;
+	else
+		end_mapping(s, mapping);
 	lock_release(&s->lock);
 	return rc;
 }
 
-static void send_mapping(struct stream *s, struct local_mapping *mapping) REQUIRES(s->lock)
-{
-	struct mapping update = { 0 };
-
-	if (mapping->mr)
-		update = (struct mapping){
-			.offset = mapping->offset,
-			.region = { (uintptr_t)mapping->mr->addr, mapping->mr->rkey,
-				    (uint32_t)mapping->mr->length },
-		};
-	message_post_mapping(s, (uint32_t)mapping->entry, &update);
-}
-
+/* Its memory stays here while a thread unmaps it: the thread is not done before it has the lock. */
 void mapping_tell(struct stream *s)
 {
 	while (!list_empty(&s->mapping_news) && s->may_send && message_can_send(s)) {
 		struct local_mapping *mapping = mapping_of(s->mapping_news.next);
 
-		send_mapping(s, mapping);
+		message_post_mapping(s, (uint32_t)mapping->entry, &mapping->own);
 		list_del(&mapping->link);
-		if (mapping->mr)
-			list_add_tail(&s->mapping_list, &mapping->link);
-		else
+		if (mapping->ended)
 			free(mapping);
+		else
+			list_add_tail(&s->mapping_list, &mapping->link);
 	}
 }
 

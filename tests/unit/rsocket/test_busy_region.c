@@ -16,12 +16,14 @@
 #include <pthread.h>
 #include <rdma/rsocket.h>
 #include <stdbool.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 enum { REGIONS = 8 };
 
 static bool busy;
+static void (*during)(void); /* another thread's call while a region is deregistered */
 static struct {
 	void *addr;
 	size_t length;
@@ -34,6 +36,8 @@ __attribute__((visibility("default"))) int ibv_dereg_mr(struct ibv_mr *mr)
 	int (*real)(struct ibv_mr * mr) =
 		(int (*)(struct ibv_mr *))dlsym(RTLD_NEXT, "ibv_dereg_mr");
 
+	if (during)
+		during();
 	if (!busy)
 		return real(mr);
 	assert_in_range(refusals, 0, REGIONS - 1);
@@ -101,6 +105,55 @@ static void unmapped(void **state)
 	assert_return_code(rclose(fds[1]), errno);
 }
 
+static int pair[2];
+static char shared[10000], another[5000];
+
+static void use_the_stream(void)
+{
+	char byte;
+
+	during = NULL;
+	assert_int_equal(rsend(pair[1], "d", 1, 0), 1);
+	assert_int_equal(rrecv(pair[0], &byte, 1, 0), 1);
+	assert_int_equal(rrecv(pair[1], &byte, 1, MSG_DONTWAIT), -1);
+	assert_int_equal(riounmap(pair[1], shared, sizeof(shared)), -1);
+	assert_int_equal(errno, EINVAL);
+	/* its place in the peer's list is not free yet */
+	assert_int_equal(riomap(pair[1], another, sizeof(another), PROT_WRITE, 0, 20000), 20000);
+}
+
+/* ibv_dereg_mr may take seconds: other threads go on meanwhile. */
+static void used_while_unmapped(void **state)
+{
+	char byte;
+
+	make_pair(pair);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(riomap(pair[1], shared, sizeof(shared), PROT_WRITE, 0, 0), 0);
+		if (i) { /* the peer has been told */
+			assert_int_equal(rsend(pair[1], "m", 1, 0), 1);
+			assert_int_equal(rrecv(pair[0], &byte, 1, 0), 1);
+		}
+		during = use_the_stream;
+		busy = i;
+		assert_int_equal(riounmap(pair[1], shared, sizeof(shared)), -i);
+		busy = false;
+		if (i)
+			assert_return_code(riounmap(pair[1], shared, sizeof(shared)), errno);
+		assert_int_equal(rsend(pair[1], "u", 1, 0), 1);
+		assert_int_equal(rrecv(pair[0], &byte, 1, 0), 1);
+		assert_int_equal(riowrite(pair[0], "xyz", 3, 20100, 0), 3);
+		assert_int_equal(rsend(pair[0], "w", 1, 0), 1);
+		assert_int_equal(rrecv(pair[1], &byte, 1, 0), 1);
+		assert_memory_equal(another + 100, "xyz", 3);
+		assert_int_equal(riowrite(pair[0], "x", 1, 0, 0), 0);
+		assert_return_code(riounmap(pair[1], another, sizeof(another)), errno);
+		memset(another, 0, sizeof(another));
+	}
+	assert_return_code(rclose(pair[0]), errno);
+	assert_return_code(rclose(pair[1]), errno);
+}
+
 static bool is_mapped(void *addr, size_t length)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)addr % page;
@@ -150,6 +203,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(unmapped),
+		cmocka_unit_test(used_while_unmapped),
 		cmocka_unit_test(stream_closed),
 		cmocka_unit_test(datagram_closed),
 	};
