@@ -12,6 +12,7 @@ struct local_mapping {
 	struct list link;   /* in mapping_news until the peer has been told, then in mapping_list */
 	struct ibv_mr *mr;  /* NULL: unmapped, or a thread is about to unmap it */
 	struct mapping own; /* as the peer is told; empty if unmapped */
+	bool told;	    /* the peer was, of the mapping */
 	bool ended;	    /* unmapped; the peer is still to be told */
 	int entry;	    /* index in the peer's list, or NO_ENTRY */
 };
@@ -21,6 +22,7 @@ static struct local_mapping *mapping_of(struct list *link)
 	return list_entry(link, struct local_mapping, link);
 }
 
+/* Not by one that has ended: the peer is told of that before it is told of the next. */
 static bool is_taken(const struct stream *s, int entry)
 {
 	const struct list *const lists[] = { &s->mapping_list, &s->mapping_news };
@@ -28,7 +30,7 @@ static bool is_taken(const struct stream *s, int entry)
 
 	for (int i = 0; i < 2; i++)
 		list_for_each(pos, lists[i])
-			if (mapping_of(pos)->entry == entry)
+			if (mapping_of(pos)->entry == entry && !mapping_of(pos)->ended)
 				return true;
 	return false;
 }
@@ -86,13 +88,13 @@ off_t mapping_add(struct stream *s, void *memory, size_t length, bool writable, 
 	return rc;
 }
 
-/* The region has ended. One with an entry stays in mapping_news until the peer has been told. */
+/* The region has ended. What the peer was told of stays in mapping_news until it knows that. */
 static void end_mapping(struct stream *s, struct local_mapping *mapping) REQUIRES(s->lock)
 {
 	mapping->own = (struct mapping){ 0 };
 	mapping->ended = true;
 	list_del(&mapping->link);
-	if (mapping->entry == NO_ENTRY)
+	if (!mapping->told)
 		free(mapping);
 	else
 		list_add_tail(&s->mapping_news, &mapping->link);
@@ -148,6 +150,7 @@ void mapping_tell(struct stream *s)
 
 		message_post_mapping(s, (uint32_t)mapping->entry, &mapping->own);
 		list_del(&mapping->link);
+		mapping->told = true;
 		if (mapping->ended)
 			free(mapping);
 		else

@@ -154,6 +154,32 @@ static void used_while_unmapped(void **state)
 	assert_return_code(rclose(pair[1]), errno);
 }
 
+/* riostream maps anew before the peer can know that the last mapping has ended. */
+static void mapped_anew(void **state)
+{
+	enum { ENTRIES = 4 };
+	char byte;
+
+	make_pair(pair);
+	for (int i = 0; i < 3 * ENTRIES; i++) {
+		assert_int_equal(riomap(pair[1], shared, sizeof(shared), PROT_WRITE, 0, i), i);
+		assert_return_code(riounmap(pair[1], shared, sizeof(shared)), errno);
+	}
+	for (int i = 0; i < ENTRIES; i++)
+		assert_int_equal(riomap(pair[1], shared, 100, PROT_WRITE, 0, 1000 * i), 1000 * i);
+	assert_int_equal(riomap(pair[1], shared, 100, PROT_WRITE, 0, 9000), -1);
+	assert_int_equal(errno, ENOMEM);
+	assert_int_equal(rsend(pair[1], "m", 1, 0), 1);
+	assert_int_equal(rrecv(pair[0], &byte, 1, 0), 1);
+	for (int i = 0; i < ENTRIES; i++)
+		assert_int_equal(riowrite(pair[0], &"abcd"[i], 1, 1000 * i + i, 0), 1);
+	assert_int_equal(rsend(pair[0], "w", 1, 0), 1);
+	assert_int_equal(rrecv(pair[1], &byte, 1, 0), 1);
+	assert_memory_equal(shared, "abcd", 4);
+	assert_return_code(rclose(pair[0]), errno);
+	assert_return_code(rclose(pair[1]), errno);
+}
+
 static bool is_mapped(void *addr, size_t length)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)addr % page;
@@ -202,9 +228,8 @@ static void datagram_closed(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(unmapped),
-		cmocka_unit_test(used_while_unmapped),
-		cmocka_unit_test(stream_closed),
+		cmocka_unit_test(unmapped),	   cmocka_unit_test(used_while_unmapped),
+		cmocka_unit_test(mapped_anew),	   cmocka_unit_test(stream_closed),
 		cmocka_unit_test(datagram_closed),
 	};
 
