@@ -57,7 +57,8 @@ static struct iwarp_qp *make(struct qp *qp, void *stream, const struct iwarp_opt
 		iq->expected_msn[i] = 1;
 	iq->sending.send_msn = iq->sending.request_msn = iq->sending.response_msn = 1;
 	iq->sending.finish = qp->sq.head;
-	iq->sending.gated = !options->mpa.initiator && options->mpa.rtr != MPA_RTR_NONE;
+	iq->sending.gated = !options->mpa.initiator &&
+			    (options->mpa.rtr != MPA_RTR_NONE || iwarp_may_be_early(&options->mpa));
 	return iq;
 }
 
@@ -134,6 +135,16 @@ static void go_on(struct iwarp_qp *iq)
 		iq->lost = true;
 	close_settle(iq);
 	CHECK(iwarp_check(iq->qp));
+}
+
+void iwarp_open_gate(struct qp *qp)
+{
+	struct iwarp_qp *iq = iwarp_of(qp);
+
+	if (is_over(iq) || !iq->sending.gated || !iwarp_may_be_early(&iq->options.mpa))
+		return;
+	iq->sending.gated = false;
+	go_on(iq);
 }
 
 enum iwarp_progress iwarp_on_readable(struct qp *qp, bool *any)

@@ -115,6 +115,22 @@ static inline struct iwarp_qp *iwarp_of(const struct qp *qp)
 	return qp->path == &iwarp_path ? (struct iwarp_qp *)qp->path_data : NULL;
 }
 
+/*
+ * Whether the initiator may take this responder's first FPDU for a part of its start-up frame: siw
+ * ends the connection then. RFC 5044 7.1.2 wants the initiator to send first, and RFC 6581 has a
+ * way for programs whose server speaks first, which siw does not propose. Verbatim takes it.
+ */
+static inline bool iwarp_may_be_early(const struct mpa_agreed *agreed)
+{
+	return !agreed->initiator && agreed->rtr == MPA_RTR_NONE && !agreed->extensions;
+}
+
+/*
+ * Nothing leaves before the peer's first FPDU (iwarp_may_be_early), or this call, with which the
+ * environment ends the wait where the peer may wait, too.
+ */
+void iwarp_open_gate(struct qp *qp) REQUIRES(qp->lock);
+
 /* Whether the QP's type and state are those that iwarp_attach takes. */
 bool iwarp_may_attach(const struct qp *qp) REQUIRES(qp->lock);
 

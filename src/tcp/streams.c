@@ -25,6 +25,7 @@
 #define TAKES_MAX      8 /* shares of one stream, one after the other */
 #define AGAIN_NS       2000000ull
 #define LINGER_STEP_NS 5000000ull
+#define GATE_NS	       20000000ull /* for the peer to take the start-up frame (iwarp_may_be_early) */
 /*
  * How long no byte may move between rdma_disconnect, or the peer's FIN, and the half close. If some
  * do now and then, all of that may take BOUND_TIMES as long.
@@ -44,8 +45,9 @@ struct stream {
 	void (*ended)(void *arg);
 	void *arg;
 	/* guarded by the QP's lock */
-	bool wants_room; /* EPOLLOUT is on */
-	bool has_sent;	 /* a byte has left in this take */
+	bool wants_room;  /* EPOLLOUT is on */
+	bool has_sent;	  /* a byte has left in this take */
+	uint64_t gate_ns; /* iwarp_open_gate is due; 0: it is not */
 	/* likewise; the progress thread's alone once the stream is in `over` or `lingering` */
 	uint64_t idle_ns;  /* how long no byte may move; 0: the stream is not ending */
 	uint64_t limit_ns; /* it is given up then, unless a byte moves before */
@@ -411,6 +413,9 @@ int streams_attach(struct qp *qp, int fd, const struct mpa_agreed *agreed, void 
 	if (rc) {
 		forget(s);
 		free(s);
+	} else if (iwarp_may_be_early(agreed)) {
+		s->gate_ns = clock_now_ns() + GATE_NS;
+		schedule(s, s->gate_ns);
 	}
 	return rc;
 }
@@ -699,10 +704,16 @@ static void serve_due(uint32_t qpn, uint64_t now)
 			iwarp_give_up(qp);
 		else
 			found = take(qp, s);
+		if (*place_of(qpn) == s && s->gate_ns && s->gate_ns <= now) {
+			s->gate_ns = 0;
+			iwarp_open_gate(qp);
+		}
 		if (*place_of(qpn) == s && found == SOMETHING)
 			schedule(s, now);
 		else if (*place_of(qpn) == s && s->idle_ns)
 			schedule(s, s->look_ns);
+		if (*place_of(qpn) == s && s->gate_ns)
+			schedule(s, s->gate_ns);
 		cq_give_events();
 	}
 	qp_unlock(qp);

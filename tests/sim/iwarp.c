@@ -426,6 +426,8 @@ static void step(struct random *random, uint32_t striking)
 		post(end);
 	if (random_chance(random, 500))
 		rig_make_room(end);
+	if (random_chance(random, 20))
+		rig_open_gate(end);
 	if (random_chance(random, 700) && !is_over(end))
 		rig_read(end);
 	if (random_chance(random, 400))

@@ -307,6 +307,13 @@ bool rig_make_room(unsigned i)
 	return end->tail != before;
 }
 
+void rig_open_gate(unsigned end)
+{
+	lock_acquire(&rig[end].qp->lock);
+	iwarp_open_gate(rig[end].qp);
+	lock_release(&rig[end].qp->lock);
+}
+
 void rig_run(void)
 {
 	bool active = true;
@@ -322,6 +329,12 @@ void rig_run(void)
 			active |= rig[i].shut != shut_before;
 			active |=
 				rig_make_room(i) || rig[!i].head != head || progress == IWARP_MORE;
+		}
+		for (unsigned i = 0; !active && i < 2; i++) {
+			size_t tail = rig[i].tail;
+
+			rig_open_gate(i);
+			active = rig[i].tail != tail;
 		}
 	}
 }

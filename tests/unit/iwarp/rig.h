@@ -61,6 +61,8 @@ void rig_receive(unsigned end, uint64_t wr_id, uint32_t bytes);
 
 /* Until neither end has anything to read or to send. */
 void rig_run(void);
+/* What a responder waits with (iwarp_may_be_early) leaves. rig_run does it last. */
+void rig_open_gate(unsigned end);
 /* One end reads once. */
 enum iwarp_progress rig_read(unsigned end);
 

@@ -290,6 +290,38 @@ static void test_ready_to_receive(void **state)
 	}
 }
 
+/*
+ * siw takes what comes with the reply for more of it, and ends the connection: the responder waits
+ * for the initiator's first FPDU, or a while.
+ */
+static void test_not_with_the_reply(void **state)
+{
+	for (int by_itself = 0; by_itself < 2; by_itself++) {
+		struct iwarp_options options = rig_options();
+
+		options.mpa.extensions = false;
+		rig_connect(&options);
+		rig_receive(0, 5, 100);
+		rig_receive(1, 6, 100);
+		rig_post(1, IBV_WR_SEND, 100, 1);
+		assert_int_equal(rig[1].tail, 0);
+		if (by_itself) {
+			rig_open_gate(1);
+			assert_true(rig[1].tail > 0);
+		} else {
+			rig_post(0, IBV_WR_SEND, 100, 2);
+			rig_run();
+			rig_expect(0, 2, IBV_WC_SUCCESS);
+			rig_expect(1, 6, IBV_WC_SUCCESS);
+		}
+		rig_run();
+		rig_expect(0, 5, IBV_WC_SUCCESS);
+		rig_expect(1, 1, IBV_WC_SUCCESS);
+		assert_int_equal(rig_destroy(NULL), 0);
+		rig_create(ALL);
+	}
+}
+
 /* Bytes that were read with the start-up frame. */
 static void test_early_bytes(void **state)
 {
@@ -516,6 +548,7 @@ int main(void)
 		TEST(test_reset_and_destroy_end_at_once),
 		TEST(test_earlier_responses_before_terminate),
 		TEST(test_ready_to_receive),
+		TEST(test_not_with_the_reply),
 		TEST(test_early_bytes),
 		TEST(test_window),
 		TEST(test_local_invalidate),
