@@ -85,6 +85,8 @@ int message_take_hello(struct stream *s, const void *data, size_t length)
 	s->to = region_from_wire(hello.first);
 	s->to_next = 1;
 	s->tx_limit = be16toh(hello.credits);
+	if (s->by_send)
+		s->unused = s->tx_limit / 4 < STREAM_UNUSED ? s->tx_limit / 4 : STREAM_UNUSED;
 	s->granted = half(s);
 	return 0;
 }
@@ -108,9 +110,9 @@ static bool must_signal(const struct stream *s, bool control)
 
 /*
  * A completion covers the unsignaled requests before it. One is due every quarter of SQ or send
- * ring.
+ * ring. False: the stream has ended.
  */
-static void post(struct stream *s, struct ibv_send_wr *wr, bool control) REQUIRES(s->lock)
+static bool post(struct stream *s, struct ibv_send_wr *wr, bool control) REQUIRES(s->lock)
 {
 	struct ibv_send_wr *bad;
 	int rc;
@@ -126,14 +128,15 @@ static void post(struct stream *s, struct ibv_send_wr *wr, bool control) REQUIRE
 	rc = ibv_post_send(s->qp, wr, &bad);
 	if (rc) {
 		stream_end(s, rc);
-		return;
+		return false;
 	}
 	s->sent[s->posted % s->sq_size] = (struct stream_sent){ s->send_tail, control };
 	s->posted++;
 	s->controls += control;
+	return true;
 }
 
-static void post_write(struct stream *s, const void *data, uint32_t length, bool inlined,
+static bool post_write(struct stream *s, const void *data, uint32_t length, bool inlined,
 		       uint64_t addr, uint32_t key, enum ibv_wr_opcode opcode, uint32_t message,
 		       bool control) REQUIRES(s->lock)
 {
@@ -154,7 +157,36 @@ static void post_write(struct stream *s, const void *data, uint32_t length, bool
 
 	if (!inlined)
 		s->send_tail += length;
+	return post(s, &wr, control);
+}
+
+static void post_send(struct stream *s, uint32_t message, bool control) REQUIRES(s->lock)
+{
+	uint32_t sent = s->swap ? bswap_32(message) : message;
+	struct ibv_sge sge = { .addr = (uintptr_t)&sent, .length = sizeof(sent) };
+	struct ibv_send_wr wr = {
+		.sg_list = &sge,
+		.num_sge = 1,
+		.opcode = IBV_WR_SEND,
+		.send_flags = IBV_SEND_INLINE,
+	};
+
 	post(s, &wr, control);
+}
+
+/* A WRITE, which may be empty, and the message behind it. */
+static void post_message(struct stream *s, const void *data, uint32_t length, bool inlined,
+			 uint64_t addr, uint32_t key, uint32_t message, bool control)
+	REQUIRES(s->lock)
+{
+	if (!s->by_send) {
+		post_write(s, data, length, inlined, addr, key, IBV_WR_RDMA_WRITE_WITH_IMM, message,
+			   control);
+		return;
+	}
+	if (!length ||
+	    post_write(s, data, length, inlined, addr, key, IBV_WR_RDMA_WRITE, 0, control))
+		post_send(s, message, control);
 }
 
 void message_post_data(struct stream *s, const void *data, uint32_t length, bool inlined)
@@ -165,13 +197,12 @@ void message_post_data(struct stream *s, const void *data, uint32_t length, bool
 	s->to.length -= length;
 	s->tx_count++;
 	if (length < APART_MIN) {
-		post_write(s, data, length, inlined, addr, s->to.key, IBV_WR_RDMA_WRITE_WITH_IMM,
-			   message_make(OP_DATA, length), false);
+		post_message(s, data, length, inlined, addr, s->to.key,
+			     message_make(OP_DATA, length), false);
 		return;
 	}
-	post_write(s, data, length, inlined, addr, s->to.key, IBV_WR_RDMA_WRITE, 0, false);
-	post_write(s, NULL, 0, true, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM,
-		   message_make(OP_DATA, length), false);
+	if (post_write(s, data, length, inlined, addr, s->to.key, IBV_WR_RDMA_WRITE, 0, false))
+		post_message(s, NULL, 0, true, 0, 0, message_make(OP_DATA, length), false);
 }
 
 void message_post_direct(struct stream *s, const void *data, uint32_t length, bool inlined,
@@ -189,14 +220,14 @@ void message_post_mapping(struct stream *s, uint32_t index, const struct mapping
 	};
 
 	s->tx_count++;
-	post_write(s, &update, sizeof(update), true,
-		   s->remote_mappings.addr + index * sizeof(update), s->remote_mappings.key,
-		   IBV_WR_RDMA_WRITE_WITH_IMM, message_make(OP_MAPPING, index), false);
+	post_message(s, &update, sizeof(update), true,
+		     s->remote_mappings.addr + index * sizeof(update), s->remote_mappings.key,
+		     message_make(OP_MAPPING, index), false);
 }
 
 bool message_can_control(const struct stream *s)
 {
-	return s->controls < STREAM_CONTROLS;
+	return s->controls + s->by_send < STREAM_CONTROLS;
 }
 
 void message_post_keepalive(struct stream *s)
@@ -239,7 +270,7 @@ bool message_can_send(struct stream *s)
 {
 	if (!s->to.length)
 		take_target(s);
-	return s->to.length && s->tx_count != s->tx_limit &&
+	return s->to.length && (uint16_t)(s->tx_limit - s->tx_count) > s->unused &&
 	       s->posted - s->completed - s->controls + 1 < s->sq_size - STREAM_CONTROLS &&
 	       s->send_bytes - (s->send_tail - s->send_head) >= STREAM_SEND_MIN;
 }
@@ -268,15 +299,15 @@ static void grant(struct stream *s) REQUIRES(s->lock)
 
 	s->rx_reported = s->rx_count;
 	if (!offers_half(s)) {
-		post_write(s, NULL, 0, true, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM, credits, true);
+		post_message(s, NULL, 0, true, 0, 0, credits, true);
 		return;
 	}
 	offer = region_for_peer(s, (uintptr_t)(s->receive_ring + s->granted % s->receive_bytes),
 				s->receive_mr->rkey, half(s));
 	s->granted += half(s);
-	post_write(s, &offer, sizeof(offer), true,
-		   s->remote_targets.addr + s->remote_next * sizeof(offer), s->remote_targets.key,
-		   IBV_WR_RDMA_WRITE_WITH_IMM, credits, true);
+	post_message(s, &offer, sizeof(offer), true,
+		     s->remote_targets.addr + s->remote_next * sizeof(offer), s->remote_targets.key,
+		     credits, true);
 	s->remote_next = (s->remote_next + 1) % s->remote_targets.length;
 }
 
@@ -286,8 +317,7 @@ void message_grant(struct stream *s)
 		grant(s);
 	if (s->owes && s->phase == STREAM_CONNECTED && message_can_control(s)) {
 		s->owes = false;
-		post_write(s, NULL, 0, true, 0, 0, IBV_WR_RDMA_WRITE_WITH_IMM,
-			   message_make(OP_CONTROL, s->owed), true);
+		post_message(s, NULL, 0, true, 0, 0, message_make(OP_CONTROL, s->owed), true);
 	}
 }
 
@@ -354,6 +384,8 @@ static void on_receive(struct stream *s, const struct ibv_wc *wc) REQUIRES(s->lo
 		return;
 	if (wc->wc_flags & IBV_WC_WITH_IMM)
 		on_message(s, ntohl(wc->imm_data));
+	else if (s->by_send && wc->byte_len == sizeof(*s->messages))
+		on_message(s, s->messages[wc->wr_id & ~RECEIVE]);
 	else
 		violation(s, 0);
 }
@@ -372,17 +404,36 @@ static void on_sent(struct stream *s, const struct ibv_wc *wc) REQUIRES(s->lock)
 		stream_end(s, wc->status == IBV_WC_WR_FLUSH_ERR ? 0 : ECONNRESET);
 }
 
+/* The wr_id names the buffer. Receives complete in the order of posting, so it is free again. */
+static void add_buffer(struct stream *s, struct ibv_recv_wr *wr, struct ibv_sge *sge)
+	REQUIRES(s->lock)
+{
+	*sge = (struct ibv_sge){
+		.addr = (uintptr_t)&s->messages[s->next_message],
+		.length = sizeof(*s->messages),
+		.lkey = s->messages_mr->lkey,
+	};
+	wr->wr_id |= s->next_message;
+	wr->sg_list = sge;
+	wr->num_sge = 1;
+	s->next_message = (s->next_message + 1) % (s->rq_size + STREAM_SPARE);
+}
+
 int message_post_receives(struct stream *s, unsigned count)
 {
 	struct ibv_recv_wr wr[BATCH], *bad;
+	struct ibv_sge sge[BATCH];
 	int rc = 0;
 
 	while (count && !rc) {
 		unsigned n = count < BATCH ? count : BATCH;
 
-		for (unsigned i = 0; i < n; i++)
+		for (unsigned i = 0; i < n; i++) {
 			wr[i] = (struct ibv_recv_wr){ .wr_id = RECEIVE,
 						      .next = i + 1 < n ? &wr[i + 1] : NULL };
+			if (s->by_send)
+				add_buffer(s, &wr[i], &sge[i]);
+		}
 		rc = ibv_post_recv(s->qp, wr, &bad);
 		count -= n;
 	}

@@ -20,7 +20,7 @@ void message_hello(const struct stream *s, struct hello *hello);
 /* Takes the peer's hello. -EPROTO with a cause: it is too short, or of another version. */
 int message_take_hello(struct stream *s, const void *data, size_t length) REQUIRES(s->lock);
 
-/* Posts `count` receives without buffer, which take the immediates: 0 or -errno. */
+/* Posts `count` receives, which take the immediates: 0 or -errno. */
 int message_post_receives(struct stream *s, unsigned count) REQUIRES(s->lock);
 
 /* Processes all completions; true if there were any. */

@@ -13,6 +13,9 @@
  * memory region, is the list of mappings (riomap). Entries are in the byte order of the list's
  * owner, which HELLO_BIG_ENDIAN tells.
  *
+ * iWARP has no immediates (RFC 5040): there they are the 4 bytes of a SEND behind the WRITE, in the
+ * receiver's byte order.
+ *
  * An immediate has an operation in the upper 3 bits and a value below:
  *
  *   operation   uses a credit   value

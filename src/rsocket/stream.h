@@ -39,8 +39,10 @@ enum stream_phase {
 };
 
 enum {
-	STREAM_CONTROLS = 4,	/* WQEs reserved for credits and control messages */
-	STREAM_SPARE = 8,	/* receives without credit, for messages that use none */
+	STREAM_CONTROLS = 4, /* WQEs reserved for credits and control messages */
+	STREAM_SPARE = 8,    /* receives without credit, for messages that use none */
+	STREAM_UNUSED =
+		8, /* credits that stay unused by iWARP, where rdma-core has none to spare */
 	STREAM_INLINE_MIN = 24, /* bytes of struct mapping, the longest message of the protocol */
 	STREAM_SEND_MIN = 2048, /* bytes; less room in the send ring counts as none */
 };
@@ -98,6 +100,10 @@ struct stream {
 	void *memory; /* lists, send ring, receive ring */
 	size_t memory_bytes;
 	struct ibv_mr *lists_mr, *send_mr, *receive_mr;
+	bool by_send;	    /* iWARP: immediates are SENDs */
+	uint32_t *messages; /* by_send: a buffer for each receive, in the order of posting */
+	struct ibv_mr *messages_mr;
+	unsigned next_message;		 /* the buffer of the next receive to be posted */
 	volatile struct region *targets; /* PROTOCOL_TARGETS entries, which the peer writes */
 	volatile struct mapping *mapped; /* `mappings` entries, which the peer writes */
 	uint8_t *send_ring, *receive_ring;
@@ -110,6 +116,7 @@ struct stream {
 	uint64_t unsignaled_from;   /* send_tail at the last signaled one */
 	uint64_t send_tail, send_head;
 	uint16_t tx_count, tx_limit; /* credits used, and granted by the peer; modulo 2^16 */
+	uint16_t unused;	     /* credits that are not to be used */
 	struct region to;	     /* what is left of the half that is being filled */
 	unsigned to_next;	     /* index of the target after it */
 

@@ -28,6 +28,7 @@ static void close_endpoint(struct stream *s)
 	all_ended = end_region(s->receive_mr);
 	all_ended &= end_region(s->send_mr);
 	all_ended &= end_region(s->lists_mr);
+	all_ended &= end_region(s->messages_mr);
 	if (s->cq)
 		ibv_destroy_cq(s->cq);
 	if (s->comp)
@@ -142,10 +143,12 @@ static int make_buffers(struct stream *s) REQUIRES(s->lock)
 	size_t lists =
 		PROTOCOL_TARGETS * sizeof(struct region) + s->mappings * sizeof(struct mapping);
 	size_t send_at = page_round_up(lists), receive_at = send_at + page_round_up(s->send_bytes);
+	size_t messages_at = receive_at + page_round_up(s->receive_bytes);
+	size_t messages = s->by_send ? (s->rq_size + STREAM_SPARE) * sizeof(*s->messages) : 0;
 	const int written = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
 
 	s->sent = calloc(s->sq_size, sizeof(*s->sent));
-	s->memory_bytes = receive_at + page_round_up(s->receive_bytes);
+	s->memory_bytes = messages_at + page_round_up(messages);
 	s->memory = mmap(NULL, s->memory_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
 			 -1, 0);
 	if (s->memory == MAP_FAILED)
@@ -163,7 +166,13 @@ static int make_buffers(struct stream *s) REQUIRES(s->lock)
 	if (!s->send_mr)
 		return -errno;
 	s->receive_mr = ibv_reg_mr(s->qp->pd, s->receive_ring, s->receive_bytes, written);
-	return s->receive_mr ? 0 : -errno;
+	if (!s->receive_mr)
+		return -errno;
+	if (!s->by_send)
+		return 0;
+	s->messages = (uint32_t *)((uint8_t *)s->memory + messages_at);
+	s->messages_mr = ibv_reg_mr(s->qp->pd, s->messages, messages, IBV_ACCESS_LOCAL_WRITE);
+	return s->messages_mr ? 0 : -errno;
 }
 
 static void fit_to_device(struct stream *s) REQUIRES(s->lock)
@@ -184,6 +193,7 @@ int stream_open(struct stream *s)
 {
 	int rc;
 
+	s->by_send = s->id->verbs->device->transport_type == IBV_TRANSPORT_IWARP;
 	fit_to_device(s);
 	rc = make_cq(s);
 	if (!rc)

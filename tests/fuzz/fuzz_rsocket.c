@@ -40,7 +40,8 @@ static void require(bool holds)
 /* The device */
 
 static struct stream *tested;
-static struct ibv_context context;
+static struct ibv_device device;
+static struct ibv_context context = { .device = &device };
 static struct ibv_qp qp;
 static struct ibv_cq cq;
 static struct ibv_pd pd;
@@ -52,7 +53,9 @@ static struct ibv_wc waiting[WAITING_MAX]; /* completions to be polled */
 static unsigned waiting_count;
 static uint64_t audible[WAITING_MAX]; /* signaled requests that have not completed */
 static unsigned audible_count;
-static unsigned receives; /* posted */
+static struct ibv_recv_wr posted[WAITING_MAX]; /* receives, the oldest first */
+static struct ibv_sge buffers[WAITING_MAX];    /* by iWARP, theirs */
+static unsigned receives;
 
 static bool is_in_ring(const struct ibv_sge *sge)
 {
@@ -78,9 +81,13 @@ static int post_send(struct ibv_qp *on, struct ibv_send_wr *wr, struct ibv_send_
 
 static int post_recv(struct ibv_qp *on, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 {
-	for (; wr; wr = wr->next)
-		receives++;
-	require(receives <= tested->rq_size + STREAM_SPARE);
+	for (; wr; wr = wr->next) {
+		require(receives < tested->rq_size + STREAM_SPARE);
+		require(wr->num_sge == (tested->by_send ? 1 : 0));
+		if (wr->num_sge)
+			buffers[receives] = *wr->sg_list;
+		posted[receives++] = *wr;
+	}
 	return 0;
 }
 
@@ -241,11 +248,18 @@ static void message(uint32_t imm, bool with_imm)
 {
 	if (!receives || waiting_count == WAITING_MAX)
 		return;
+	if (tested->by_send)
+		memcpy((void *)(uintptr_t)buffers[0].addr, &imm, sizeof(imm));
+	complete((struct ibv_wc){
+		.wr_id = posted[0].wr_id,
+		.opcode = tested->by_send ? IBV_WC_RECV : IBV_WC_RECV_RDMA_WITH_IMM,
+		.wc_flags = with_imm && !tested->by_send ? IBV_WC_WITH_IMM : 0,
+		.byte_len = with_imm ? sizeof(imm) : imm % sizeof(imm),
+		.imm_data = htobe32(imm),
+	});
 	receives--;
-	complete((struct ibv_wc){ .wr_id = UINT64_C(1) << 63,
-				  .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
-				  .wc_flags = with_imm ? IBV_WC_WITH_IMM : 0,
-				  .imm_data = htobe32(imm) });
+	memmove(posted, posted + 1, receives * sizeof(*posted));
+	memmove(buffers, buffers + 1, receives * sizeof(*buffers));
 }
 
 static void sent(bool well)
@@ -388,6 +402,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct input input = { data, size };
 	struct stream *s;
+	uint8_t how;
 
 	if (!context.ops.poll_cq) {
 		context.ops.poll_cq = poll_cq;
@@ -396,6 +411,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		context.ops.post_recv = post_recv;
 		channel.fd = comp.fd = eventfd(0, EFD_NONBLOCK);
 	}
+	take(&input, &how, 1);
+	device.transport_type = how & 1 ? IBV_TRANSPORT_IWARP : IBV_TRANSPORT_IB;
 	s = make();
 	lock_acquire(&s->lock);
 	take_hello(s, &input);

@@ -70,6 +70,42 @@ def test_perftest_events(fresh, program):
     pair(fresh, argv, argv, HOST, seconds=30)
 
 
+STREAMS = [('-S', 20000, '-C', 100, '-I', 5), ('-T', 'v', '-S', 65536, '-C', 50), ('-T', 'a', '-T', 'n', '-S', 64, '-C', 1000)]
+
+
+@pytest.mark.parametrize('options', STREAMS, ids=['blocking', 'verified', 'nonblocking'])
+@pytest.mark.parametrize('program', ['rstream', 'riostream'])
+def test_rsockets(fresh, program, options):
+    """Over iWARP the immediate data of rsockets are SENDs: RDMA_WRITE_WITH_IMM is no operation of RFC 5040."""
+    argv = [program, *options]
+    for output in pair(fresh, argv, [*argv, '-s'], HOST):
+        assert 'usec/xfer' in output, output
+
+
+CARDS = [  # server, client without the address
+    (['rping', '-s', '-C', 20, '-V', '-S', 3000, '-a'], ['rping', '-c', '-C', 20, '-V', '-S', 3000, '-a']),
+    (['riostream', *STREAMS[1], '-b'], ['riostream', *STREAMS[1], '-s']),
+]
+
+
+@pytest.mark.network
+@pytest.mark.parametrize('index', [0, 1], ids=['ipv4', 'ipv6'])
+@pytest.mark.parametrize('server, client', CARDS, ids=['rping', 'riostream'])
+def test_between_cards(cables, server, client, index):
+    """What network cards merge and split TCP sees as segments of other lengths."""
+    cable = cables(1500, cards=True)
+    address = cable.a.addresses[index]
+    pair(cable.a, [*server, address], client, address, cable.b, seconds=60)
+
+
+@pytest.mark.network
+@pytest.mark.parametrize('program', ['ib_write_bw', 'ib_read_bw', 'ib_send_bw'])
+def test_perftest_between_cards(cables, program):
+    cable = cables(1500, cards=True)
+    argv = [program, '-R', '-F', '-n', 200]
+    pair(cable.a, argv, argv, cable.a.address, cable.b, seconds=60)
+
+
 @pytest.mark.network
 @pytest.mark.parametrize('index', [0, 1], ids=['ipv4', 'ipv6'])
 def test_between_hosts(cables, index):

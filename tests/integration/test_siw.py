@@ -86,6 +86,16 @@ def test_perftest(guest, server, program):
     run_pair(guest, server, argv, argv, port)
 
 
+@SERVERS
+@pytest.mark.parametrize('program', ['rstream', 'riostream'])
+def test_rsockets(guest, server, program):
+    """The rsockets of rdma-core at the other end, which take immediates as SENDs."""
+    port = free_port()
+    argv = [program, '-T', 'v', '-S', 4096, '-C', 20, '-I', 2, '-p', port]
+    for output in run_pair(guest, server, argv, [*argv, '-s'], port):
+        assert 'usec/xfer' in output, output
+
+
 @LONG
 @SERVERS
 @pytest.mark.parametrize('program', ['ib_send_bw', 'ib_write_bw', 'ib_read_bw'])
