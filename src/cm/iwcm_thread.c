@@ -2,17 +2,15 @@
 #include "cm/iwcm_thread.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "base/own_thread.h"
 #include "cm/session.h"
+#include "cm/thread.h"
 
-#define STACK_BYTES    (256 << 10)
 #define EVENTS_AT_ONCE 32
 #define RETRY_MS       50 /* verbatimd has no room for a ticket */
 #define NS_PER_MS      1000000u
@@ -333,9 +331,6 @@ static int make_descriptors(void)
 
 int iwcm_thread_start(void)
 {
-	pthread_attr_t attr;
-	pthread_t thread;
-	sigset_t all, before;
 	int rc;
 
 	if (iwcm.epoll >= 0)
@@ -343,23 +338,12 @@ int iwcm_thread_start(void)
 	rc = make_descriptors();
 	if (rc)
 		return rc;
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	rc = -pthread_create(&thread, &attr, run, NULL);
-	if (!rc) {
-		pthread_setname_np(thread, "verbatim-iwcm");
-		if (verbatim_own_thread)
-			verbatim_own_thread();
-	} else {
+	rc = thread_start(run, "verbatim-iwcm");
+	if (rc) {
 		close(iwcm.epoll);
 		close(iwcm.wake);
 		iwcm.epoll = iwcm.wake = -1;
 	}
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	return rc;
 }
 

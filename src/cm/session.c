@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/own_thread.h"
 #include "cm/destroyed.h"
+#include "cm/thread.h"
 #include "ctl/deadline.h"
 #include "ctl/fdmsg.h"
 #include "ctl/reach.h"
@@ -24,7 +23,6 @@
 #define REQUEST_MS   10000
 #define PAUSE_MS     20
 #define PAUSE_MS_MAX 1000
-#define STACK_BYTES  (256 << 10)
 
 static struct {
 	pthread_mutex_t lock;  /* guards all below, and an exchange as a whole */
@@ -443,25 +441,8 @@ static void *watch(void *unused)
 /* If it cannot be started, only requests notice that verbatimd ended. */
 static void start_watching(void)
 {
-	pthread_attr_t attr;
-	pthread_t thread;
-	sigset_t all, before;
-
-	if (session.is_watched)
-		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	pthread_attr_init(&attr);
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	if (!pthread_create(&thread, &attr, watch, NULL)) {
-		pthread_setname_np(thread, "verbatim-cm");
-		session.is_watched = true;
-		if (verbatim_own_thread)
-			verbatim_own_thread();
-	}
-	pthread_attr_destroy(&attr);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!session.is_watched)
+		session.is_watched = !thread_start(watch, "verbatim-cm");
 }
 
 /*
