@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "expect.h"
 
+#include "rnic.h"
+
 #define FAIL_AT(...) fail_here(file, line, __VA_ARGS__)
 
 static void make_end(struct end *end, const struct options *options, struct ibv_context **context)
@@ -31,6 +33,13 @@ void pair_connect(struct pair *pair, const struct options *options)
 {
 	pair_make(pair, options);
 	for (int i = 0; i < options->qps; i++) {
+		if (over_iwarp()) {
+			REQUIRE(!end_move(&pair->a, &pair->b, i, IBV_QPS_INIT) &&
+					!end_move(&pair->b, &pair->a, i, IBV_QPS_INIT),
+				"QP %d to INIT", i);
+			rnic_connect(pair, i);
+			continue;
+		}
 		end_ready(&pair->a, &pair->b, i);
 		end_ready(&pair->b, &pair->a, i);
 	}

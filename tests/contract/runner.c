@@ -2,6 +2,7 @@
 #include "runner.h"
 
 #include <errno.h>
+#include <fnmatch.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -149,12 +150,41 @@ static bool is_asked_for(const struct test *test, enum arrangement where)
 	return test->arrangements & 1u << where && (where == TWO_NAMESPACES) == networks_wanted();
 }
 
+/* Whether one of the patterns matches, which counts; without any all are meant. */
+static bool is_named(const char *name, char **patterns, bool *matched)
+{
+	bool found = !*patterns;
+
+	for (size_t i = 0; patterns[i]; i++)
+		if (!fnmatch(patterns[i], name, 0))
+			found = matched[i] = true;
+	return found;
+}
+
+/* A pattern that matches nothing would pass for ever. */
+static bool have_all_matched(char **patterns, const bool *matched)
+{
+	bool all = true;
+
+	for (size_t i = 0; patterns[i]; i++)
+		if (!matched[i]) {
+			fprintf(stderr, "no test is named '%s'\n", patterns[i]);
+			all = false;
+		}
+	return all;
+}
+
 int contract_run(const char *program, const struct test *tests, size_t count, int argc, char **argv)
 {
 	static struct test_case cases[CASES_MAX];
 	static struct CMUnitTest units[CASES_MAX];
+	char **patterns = argv + (argc > 0);
+	bool matched[CASES_MAX] = { false };
 	const char *lacks;
 	size_t n = 0;
+
+	if (argc > CASES_MAX)
+		return 1;
 
 	/* The parent may ignore SIGCHLD: then waitpid would find no child. */
 	signal(SIGCHLD, SIG_DFL);
@@ -167,19 +197,20 @@ int contract_run(const char *program, const struct test *tests, size_t count, in
 		for (int where = 0; where < ARRANGEMENTS; where++) {
 			struct test_case *this = &cases[n];
 
-			if (!is_asked_for(&tests[i], where))
-				continue;
 			if (n == CASES_MAX)
 				return 1;
-			this->test = &tests[i];
-			this->arrangement = where;
 			snprintf(this->name, sizeof(this->name), "%s.%s", tests[i].name,
 				 arrangement_names[where]);
+			if (!is_named(this->name, patterns, matched) ||
+			    !is_asked_for(&tests[i], where))
+				continue;
+			this->test = &tests[i];
+			this->arrangement = where;
 			units[n++] = (struct CMUnitTest){ this->name, run_apart, NULL, NULL, this };
 		}
 	}
-	if (argc > 1)
-		cmocka_set_test_filter(argv[1]);
+	if (!have_all_matched(patterns, matched))
+		return 1;
 	runner = getpid();
 	save_crash_actions();
 	return _cmocka_run_group_tests(program, units, n, NULL, NULL) ? 1 : 0;

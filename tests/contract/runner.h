@@ -10,7 +10,7 @@
  * case ends at its first failure by leaving its process: cmocka's own assertions cannot be used.
  *
  *     test_status                      all cases
- *     test_status 'rule_17*'           those that match
+ *     test_status 'rule_17*' 'rule_2*' those that match
  *     VERBATIM_TEST_PATIENCE=5         all time limits five times as long
  *     VERBATIM_TEST_NETWORKS=2         the cases between two network namespaces, and only those
  */

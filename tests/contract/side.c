@@ -9,6 +9,10 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "rnic.h"
+
+#define ARRIVAL_MS 2000
+
 struct side *side_create(void)
 {
 	return calloc(1, sizeof(struct side));
@@ -406,14 +410,25 @@ void op_fill(struct side *side, void *argument)
 		side->buf[op->offset + i] = (char)pattern(op->seed, i);
 }
 
+static int64_t first_bad(const struct side *side, const struct op_bytes *op)
+{
+	const volatile uint8_t *at = (uint8_t *)side->buf + op->offset;
+
+	for (uint64_t i = 0; i < op->length; i++)
+		if (at[i] != pattern(op->seed, i))
+			return (int64_t)i;
+	return -1;
+}
+
+/* By iWARP a WRITE that has completed may still be on its way (RFC 5040 5.5). */
 void op_verify(struct side *side, void *argument)
 {
 	struct op_bytes *op = argument;
+	uint64_t end_ms = now_ms() + (over_iwarp() ? ARRIVAL_MS * (unsigned)patience() : 0);
 
-	op->first_bad = -1;
-	for (uint64_t i = 0; i < op->length && op->first_bad < 0; i++)
-		if ((uint8_t)side->buf[op->offset + i] != pattern(op->seed, i))
-			op->first_bad = (int64_t)i;
+	do {
+		op->first_bad = first_bad(side, op);
+	} while (op->first_bad >= 0 && now_ms() < end_ms);
 }
 
 void op_peek(struct side *side, void *argument)
