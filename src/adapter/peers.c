@@ -90,13 +90,19 @@ static void wake_both_ends(struct link *link)
 	link_wake(link);
 }
 
+/* The link ended with its process. (The process at the other end of a broken one may live.) */
+static bool has_died(const struct link *link)
+{
+	return !link->alive && !link->broken;
+}
+
 /*
  * True even before verbatimd's notice of the death is read. By then another process may have the
- * slot. The process at the other end of a broken link may live.
+ * slot.
  */
 static bool is_dead(const struct link *link)
 {
-	return (!link->alive && !link->broken) || liveness_is_dead(link->peer);
+	return has_died(link) || liveness_is_dead(link->peer);
 }
 
 /* After execve the PID is the same, but the process that had the link is dead. */
@@ -502,7 +508,7 @@ void peers_on_link(struct ctl_peer_info *info)
  */
 static bool may_copy(const struct link *link)
 {
-	if (!link->alive && !link->broken)
+	if (has_died(link))
 		return false;
 	return !liveness_is_dead(link->peer) || link->xcopy != XCOPY_VM ||
 	       !liveness_no_thread_left(link->pid);
@@ -535,7 +541,7 @@ static bool has_ended(struct link *link)
 	link->marked = true;
 	if (link->xcopy_error == ESRCH)
 		return was_marked;
-	return (!link->alive && !link->broken) || liveness_no_thread_left(link->pid);
+	return has_died(link) || liveness_no_thread_left(link->pid);
 }
 
 /*

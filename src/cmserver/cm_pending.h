@@ -40,8 +40,8 @@ struct cm_pending_queue {
 };
 
 struct cm_pending {
-	struct cm_pending_queue listener, room; /* requests that wait for a listener; for room in
-						   its backlog, or its return */
+	struct cm_pending_queue listener; /* requests that wait for a listener */
+	struct cm_pending_queue room;	  /* for room in its backlog, or for its return */
 	unsigned count;
 };
 

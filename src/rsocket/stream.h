@@ -39,10 +39,9 @@ enum stream_phase {
 };
 
 enum {
-	STREAM_CONTROLS = 4, /* WQEs reserved for credits and control messages */
-	STREAM_SPARE = 8,    /* receives without credit, for messages that use none */
-	STREAM_UNUSED =
-		8, /* credits that stay unused by iWARP, where rdma-core has none to spare */
+	STREAM_CONTROLS = 4,	/* WQEs reserved for credits and control messages */
+	STREAM_SPARE = 8,	/* receives without credit, for messages that use none */
+	STREAM_UNUSED = 8,	/* by iWARP: credits, since rdma-core has no receives to spare */
 	STREAM_INLINE_MIN = 24, /* bytes of struct mapping, the longest message of the protocol */
 	STREAM_SEND_MIN = 2048, /* bytes; less room in the send ring counts as none */
 };
