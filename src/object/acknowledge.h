@@ -10,12 +10,15 @@
 #include <pthread.h>
 #include <stdint.h>
 
-/* Blocks until *completed, the events acknowledged, reaches `reported`. */
+/*
+ * Blocks until *completed, the events acknowledged, reaches `reported`. It may be beyond: the child
+ * of a fork may acknowledge what its parent has fetched, of which it reports none.
+ */
 static inline void acknowledge_wait(pthread_mutex_t *mutex, pthread_cond_t *cond,
 				    const uint32_t *completed, uint32_t reported)
 {
 	pthread_mutex_lock(mutex);
-	while (*completed != reported)
+	while ((int32_t)(reported - *completed) > 0)
 		pthread_cond_wait(cond, mutex);
 	pthread_mutex_unlock(mutex);
 }

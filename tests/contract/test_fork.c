@@ -271,6 +271,7 @@ static void leave_with_events(struct pair *pair)
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 
 	REQUIRE(ibv_modify_qp(side->qp[0], &attr, IBV_QP_STATE) == EIO, "ibv_modify_qp");
+	ibv_ack_cq_events(side->cq[RECEIVES], 1); /* which the parent has fetched */
 	REQUIRE(ibv_destroy_qp(side->qp[0]) == 0 && ibv_destroy_cq(side->cq[SENDS]) == 0 &&
 			ibv_destroy_cq(side->cq[RECEIVES]) == 0,
 		"destroying the copies");
