@@ -38,8 +38,8 @@ uint64_t atomic_apply(enum operation operation, uint64_t *word, struct operands 
 }
 
 /*
- * The address of the word; NULL and a cause, or CAUSE_NONE for the null MR. The caller has set the
- * hazard of the key.
+ * The address of the word, or NULL and a cause. The caller has set the hazard of the key. Memory of
+ * another process, which an imported region names, has no address here.
  */
 static uint64_t *find_word(const struct qp *qp, uint32_t rkey, uint64_t address, uint32_t right,
 			   enum cause *cause)
@@ -54,7 +54,7 @@ static uint64_t *find_word(const struct qp *qp, uint32_t rkey, uint64_t address,
 	if (verdict != KEY_OK)
 		*cause = key_cause_remote(verdict);
 	else if (flags & KEY_NULL)
-		return NULL;
+		*cause = CAUSE_RKEY_ACCESS;
 	else if (host % 8)
 		*cause = CAUSE_ATOMIC_UNALIGNED;
 	else if (!memory_is_writable(host))
@@ -70,7 +70,7 @@ enum cause atomic_execute(struct qp *qp, enum operation operation, uint32_t rkey
 	uint64_t *word = find_word(qp, rkey, address, atomic_right(operation), &cause);
 
 	if (cause == CAUSE_NONE)
-		*before = word ? atomic_apply(operation, word, *operands) : 0;
+		*before = atomic_apply(operation, word, *operands);
 	hazard_clear(hazard);
 	return cause;
 }
