@@ -110,7 +110,7 @@ static void send_what_is_owed(void)
 
 void adapter_send_acks(void)
 {
-	if ((owing || roce_owes()) && !qp_building)
+	if (owing || roce_owes())
 		send_what_is_owed();
 }
 
@@ -132,7 +132,7 @@ void adapter_progress(void)
 	bool any, now_and_then, wire;
 	uint64_t now = 0;
 
-	if (!progress_running || qp_building)
+	if (!progress_running)
 		return;
 	leave_left_sleep();
 	if (owing)
@@ -160,14 +160,15 @@ void adapter_progress(void)
 		hot_links_on_renewal();
 	if (now && is_time_to_yield(now))
 		yield_and_look(wire);
-	hold_point();
+	if (!qp_building)
+		hold_point();
 }
 
 void adapter_catch_up(struct qp *qp)
 {
 	struct link *link = NULL;
 
-	if (!progress_running || qp_building)
+	if (!progress_running)
 		return;
 	lock_acquire(&qp->lock);
 	if (shm_of(qp) && shm_of(qp)->link) {
@@ -256,7 +257,7 @@ int adapter_sleep(struct channel *channel, struct cq **cq)
 	int rc = 0;
 
 	*cq = NULL;
-	if (!progress_running || qp_building)
+	if (!progress_running)
 		return 0;
 	leave_left_sleep();
 	nagle_on_poll();

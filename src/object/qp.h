@@ -123,7 +123,14 @@ struct qp {
 	psn_t datagram_psn; /* UD: of the next packet on the wire */
 	struct pace datagram_pace;
 	bool no_route; /* UD: the last send found no route; the cause is reported */
-	/* ibv_wr_*, which hold the lock from start to complete or abort */
+	/*
+	 * ibv_wr_*, from start to complete or abort: requests behind sq.tail, by a copy of the SQ
+	 * with a tail of its own. builder_lock, which is outside the QP's, guards them;
+	 * ibv_post_send takes it for a QP with has_ex, so nobody else adds requests. The program
+	 * runs meanwhile, so no other lock is held.
+	 */
+	struct lock builder_lock;
+	struct sq builder_sq;
 	uint32_t builder_start;	 /* sq.tail at ibv_wr_start */
 	struct wqe *builder_wqe; /* the current request; or NULL */
 	int builder_error;
@@ -131,8 +138,8 @@ struct qp {
 };
 
 /*
- * How many QPs this thread has locked between ibv_wr_start and ibv_wr_complete. Meanwhile it makes
- * no progress: packets for those QPs need locks that the thread itself holds.
+ * How many builder locks this thread holds, between ibv_wr_start and ibv_wr_complete: it does not
+ * stand for a migration then (memory/hold.h), as a thread that waits for such a lock cannot.
  */
 extern _Thread_local unsigned qp_building __attribute__((tls_model("initial-exec")));
 

@@ -249,6 +249,7 @@ static void reset_after_fork(struct live_object *node)
 
 	list_init(&handle->link);
 	lock_init(&handle->lock);
+	lock_init(&handle->builder_lock);
 	lock_init(&handle->own_rq.lock);
 	acknowledge_reset_after_fork(&handle->ib.mutex, &handle->ib.cond);
 	handle->ib.events_completed = handle->async_reported = 0;

@@ -82,6 +82,7 @@ void qp_table_reset_after_fork(void)
 
 		atomic_store(&table.live[qp->index], NULL);
 		lock_init(&qp->lock);
+		lock_init(&qp->builder_lock);
 		lock_init(&qp->own_rq.lock);
 		acknowledge_reset_after_fork(&qp->ib.mutex, &qp->ib.cond);
 		qp->ib.events_completed = qp->async_reported = 0;

@@ -38,12 +38,17 @@ void post_done(struct qp *qp, uint32_t from)
 		sq_keep_data(&qp->sq, from, qp->pd->number, qp_mtu(qp));
 }
 
-int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+/* NO_LOCK_CHECK: the builder's lock is taken on a condition */
+int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr,
+		    struct ibv_send_wr **bad_wr) NO_LOCK_CHECK
 {
 	struct qp *qp = qp_of(ib);
+	bool has_builders = qp->has_ex;
 	uint32_t tail;
 	int error;
 
+	if (has_builders)
+		lock_acquire(&qp->builder_lock);
 	lock_acquire(&qp->lock);
 	tail = qp->sq.tail;
 	error = post_check_state(qp);
@@ -58,6 +63,8 @@ int verbs_post_send(struct ibv_qp *ib, struct ibv_send_wr *wr, struct ibv_send_w
 		post_done(qp, tail);
 	CHECK(qp_check(qp));
 	lock_release(&qp->lock);
+	if (has_builders)
+		lock_release(&qp->builder_lock);
 	if (!qp_building)
 		hold_point();
 	return error;

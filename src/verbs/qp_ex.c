@@ -44,11 +44,11 @@ static void end_request(struct qp *qp)
 	qp->builder_wqe = NULL;
 	if (!wqe)
 		return;
-	error = qp->builder_error ? 0 : sq_end(&qp->sq, wqe);
+	error = qp->builder_error ? 0 : sq_end(&qp->builder_sq, wqe);
 	if (error)
 		fail(qp, error);
 	if (qp->builder_error)
-		sq_drop(&qp->sq, wqe);
+		sq_drop(&qp->builder_sq, wqe);
 }
 
 /* Begins the next request. NULL: an earlier one failed, or the SQ is full. */
@@ -61,7 +61,11 @@ static struct wqe *begin_request(struct ibv_qp_ex *ex, enum ibv_wr_opcode opcode
 	end_request(qp);
 	if (qp->builder_error)
 		return NULL;
-	error = sq_begin(&qp->sq, opcode, ex->wr_id, ex->wr_flags, &wqe);
+	/* A thread that polls has freed places meanwhile. */
+	atomic_store_explicit(&qp->builder_sq.released,
+			      atomic_load_explicit(&qp->sq.released, memory_order_acquire),
+			      memory_order_release);
+	error = sq_begin(&qp->builder_sq, opcode, ex->wr_id, ex->wr_flags, &wqe);
 	if (error) {
 		fail(qp, error);
 		return NULL;
@@ -235,7 +239,7 @@ static void wr_set_ud_addr(struct ibv_qp_ex *ex, struct ibv_ah *ah, uint32_t rem
 		fail(qp, EINVAL);
 		return;
 	}
-	fail(qp, sq_set_ah(&qp->sq, qp->builder_wqe, ah, remote_qpn, remote_qkey));
+	fail(qp, sq_set_ah(&qp->builder_sq, qp->builder_wqe, ah, remote_qpn, remote_qkey));
 }
 
 static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct ibv_sge *sg_list)
@@ -243,7 +247,7 @@ static void wr_set_sge_list(struct ibv_qp_ex *ex, size_t num_sge, const struct i
 	struct qp *qp = qp_ex_of(ex);
 
 	if (qp->builder_wqe && !qp->builder_error)
-		fail(qp, sq_set_sges(&qp->sq, qp->builder_wqe, sg_list, num_sge));
+		fail(qp, sq_set_sges(&qp->builder_sq, qp->builder_wqe, sg_list, num_sge));
 }
 
 static void wr_set_sge(struct ibv_qp_ex *ex, uint32_t lkey, uint64_t addr, uint32_t length)
@@ -261,9 +265,9 @@ static void wr_set_inline_data_list(struct ibv_qp_ex *ex, size_t num_buf,
 
 	if (!wqe || qp->builder_error)
 		return;
-	fail(qp, sq_set_inline(&qp->sq, wqe));
+	fail(qp, sq_set_inline(&qp->builder_sq, wqe));
 	for (size_t i = 0; i < num_buf && !qp->builder_error; i++)
-		fail(qp, sq_add_inline(&qp->sq, wqe, buf_list[i].addr, buf_list[i].length));
+		fail(qp, sq_add_inline(&qp->builder_sq, wqe, buf_list[i].addr, buf_list[i].length));
 }
 
 static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
@@ -273,52 +277,73 @@ static void wr_set_inline_data(struct ibv_qp_ex *ex, void *addr, size_t length)
 	wr_set_inline_data_list(ex, 1, &buf);
 }
 
-static void start(struct qp *qp) ACQUIRES(qp->lock)
+static void start(struct qp *qp) ACQUIRES(qp->builder_lock)
 {
-	lock_acquire(&qp->lock);
+	lock_acquire(&qp->builder_lock);
 	qp_building++;
-	qp->builder_start = qp->sq.tail;
-	qp->builder_wqe = NULL;
+	lock_acquire(&qp->lock);
+	memcpy(&qp->builder_sq, &qp->sq, offsetof(struct sq, released));
 	qp->builder_error = post_check_state(qp);
+	lock_release(&qp->lock);
+	qp->builder_start = qp->builder_sq.tail;
+	qp->builder_wqe = NULL;
 }
 
-static int complete(struct qp *qp) RELEASES(qp->lock)
+static void leave(struct qp *qp) RELEASES(qp->builder_lock)
+{
+	qp_building--;
+	lock_release(&qp->builder_lock);
+	if (!qp_building)
+		hold_point();
+}
+
+/* The requests are the QP's from now on. Its state may have changed since the start. */
+static void post(struct qp *qp) REQUIRES(qp->lock)
+{
+	if (!qp->builder_error)
+		fail(qp, post_check_state(qp));
+	if (qp->builder_error) {
+		sq_roll_back(&qp->builder_sq, qp->builder_start);
+		return;
+	}
+	qp->sq.tail = qp->builder_sq.tail;
+	if (qp->sq.tail != qp->builder_start)
+		post_done(qp, qp->builder_start);
+}
+
+static int complete(struct qp *qp) RELEASES(qp->builder_lock)
 {
 	int error;
 
 	end_request(qp);
-	error = qp->builder_error;
-	if (error)
-		sq_roll_back(&qp->sq, qp->builder_start);
-	else if (qp->sq.tail != qp->builder_start)
-		post_done(qp, qp->builder_start);
-	qp_building--;
+	lock_acquire(&qp->lock);
+	post(qp);
+	qp->sq.full_reported |= qp->builder_sq.full_reported;
 	lock_release(&qp->lock);
-	if (!qp_building)
-		hold_point();
+	error = qp->builder_error;
+	leave(qp);
 	return error;
 }
 
-static void abandon(struct qp *qp) RELEASES(qp->lock)
+static void abandon(struct qp *qp) RELEASES(qp->builder_lock)
 {
 	fail(qp, ECANCELED);
 	end_request(qp);
-	sq_roll_back(&qp->sq, qp->builder_start);
-	qp_building--;
-	lock_release(&qp->lock);
+	sq_roll_back(&qp->builder_sq, qp->builder_start);
+	leave(qp);
 }
 
-static void wr_start(struct ibv_qp_ex *ex) ACQUIRES(qp_ex_of(ex)->lock)
+static void wr_start(struct ibv_qp_ex *ex) ACQUIRES(qp_ex_of(ex)->builder_lock)
 {
 	start(qp_ex_of(ex));
 }
 
-static int wr_complete(struct ibv_qp_ex *ex) RELEASES(qp_ex_of(ex)->lock)
+static int wr_complete(struct ibv_qp_ex *ex) RELEASES(qp_ex_of(ex)->builder_lock)
 {
 	return complete(qp_ex_of(ex));
 }
 
-static void wr_abort(struct ibv_qp_ex *ex) RELEASES(qp_ex_of(ex)->lock)
+static void wr_abort(struct ibv_qp_ex *ex) RELEASES(qp_ex_of(ex)->builder_lock)
 {
 	abandon(qp_ex_of(ex));
 }

@@ -128,6 +128,37 @@ static void rule_09_atomic_write(struct pair *pair)
 	REQUIRE(peek(b, 72) == 42, "%llu", (unsigned long long)peek(b, 72));
 }
 
+/* Between start and complete no verb is forbidden but posts to this QP. */
+static void rule_09_verbs_while_building(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct ibv_qp_ex *qp = connect_builder(pair, WITH());
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	struct ibv_wc wc;
+
+	begin(qp, 1);
+	ibv_wr_rdma_write(qp, b->rkey, b->addr);
+	REQUIRE(ibv_query_qp(a->side->qp[0], &attr, IBV_QP_STATE, &init) == 0, "ibv_query_qp");
+	post_receive(a, 0, RECEIVE(.wr_id = 50, .length = 64));
+	REQUIRE(ibv_req_notify_cq(a->side->cq[SENDS], 0) == 0, "ibv_req_notify_cq");
+	REQUIRE(ibv_poll_cq(a->side->cq[SENDS], 1, &wc) == 0, "ibv_poll_cq");
+	ibv_wr_set_sge(qp, a->lkey, a->addr, 64);
+	post_send(b, 0, SEND(.wr_id = 2, .length = 64)); /* which arrives meanwhile */
+	expect(a, RECEIVES, 50, IBV_WC_SUCCESS);
+	expect(b, SENDS, 2, IBV_WC_SUCCESS);
+	REQUIRE(ibv_wr_complete(qp) == 0, "ibv_wr_complete");
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	end_move(a, b, 0, IBV_QPS_ERR);
+	begin(qp, 3);
+	ibv_wr_send(qp);
+	ibv_wr_set_sge(qp, a->lkey, a->addr, 64);
+	post_receive(a, 0, RECEIVE(.wr_id = 51, .length = 64));
+	expect(a, RECEIVES, 51, IBV_WC_WR_FLUSH_ERR);
+	REQUIRE(ibv_wr_complete(qp) == 0, "ibv_wr_complete");
+	expect(a, SENDS, 3, IBV_WC_WR_FLUSH_ERR);
+}
+
 static void expect_atomic_write(struct pair *pair, struct ibv_qp_ex *qp, uint32_t rkey,
 				uint64_t addr, enum ibv_wc_status status)
 {
@@ -551,6 +582,7 @@ static const struct test tests[] = {
 	HERE(rule_09_newer_verbs),
 	PAIR(rule_09_buffers),
 	HERE(rule_09_registration_by_struct),
+	HERE(rule_09_verbs_while_building),
 	PAIR(rule_09_atomic_write),
 	PAIR(rule_19_atomic_write_unaligned),
 	PAIR(rule_17_atomic_write_rkey),
