@@ -328,6 +328,22 @@ static void purge(struct qp *qp)
 		cq_purge(qp->recv_cq, qp);
 }
 
+/* Visits still meet the QP: by them xrc_destroy_srq takes its SRQ away (object/xrcd.c). */
+static void stop(struct qp *qp)
+{
+	lock_acquire(&qp->lock);
+	atomic_store_explicit(&qp->entry->word, 0, memory_order_release);
+	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
+	qp_fence_source();
+	qp->path->quiesce(qp);
+	if (qp->type == IBV_QPT_XRC_RECV) {
+		qp->srq = NULL;
+		qp->rq = &qp->own_rq;
+		qp->recv_cq = NULL;
+	}
+	lock_release(&qp->lock);
+}
+
 int qp_destroy(struct qp *handle)
 {
 	struct qp *qp = handle->real ? handle->real : handle;
@@ -342,11 +358,9 @@ int qp_destroy(struct qp *handle)
 	}
 	qp_table_withdraw(qp);
 	/* No thread finds the QP any more. Threads that had found it have released its lock now. */
+	stop(qp);
+	qp_table_forget(qp);
 	lock_acquire(&qp->lock);
-	atomic_store_explicit(&qp->entry->word, 0, memory_order_release);
-	atomic_store_explicit(&qp->state, IBV_QPS_RESET, memory_order_release);
-	qp_fence_source();
-	qp->path->quiesce(qp);
 	purge(qp);
 	qp->path->destroy(qp);
 	sq_fini(&qp->sq);

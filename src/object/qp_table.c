@@ -188,13 +188,19 @@ void qp_table_publish(struct qp *qp)
 void qp_table_withdraw(struct qp *qp)
 {
 	lock_acquire(&table.lock);
-	list_del(&qp->link);
 	if (!is_orphan(qp))
 		atomic_store_explicit(&table.live[qp->index], NULL, memory_order_release);
 	lock_release(&table.lock);
 	lock_acquire(&qp->lock);
 	qp->alive = false;
 	lock_release(&qp->lock);
+}
+
+void qp_table_forget(struct qp *qp)
+{
+	lock_acquire(&table.lock);
+	list_del(&qp->link);
+	lock_release(&table.lock);
 }
 
 void qp_table_free(struct qp *qp)

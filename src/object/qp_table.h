@@ -37,7 +37,8 @@ bool qp_was_destroyed(uint32_t qpn);
 
 /*
  * Calls `visit`, which REQUIRES(qp->lock), with each QP of the process until it returns false. No
- * thread creates or destroys QPs meanwhile, and `visit` must not. The caller holds no QP's lock.
+ * thread creates QPs meanwhile, and `visit` must not; those that are being destroyed are whole
+ * until the end, and in RESET once they have stopped. The caller holds no QP's lock.
  */
 void qp_visit(bool (*visit)(struct qp *qp, void *arg), void *arg);
 
@@ -52,9 +53,10 @@ void qp_table_publish(struct qp *qp);
 
 /*
  * Hides the QP from lookups. A thread that has found it holds its lock, or will see that it is not
- * alive.
+ * alive. qp_visit still meets it, until it has stopped and qp_table_forget is called.
  */
 void qp_table_withdraw(struct qp *qp);
+void qp_table_forget(struct qp *qp);
 
 /* Frees index and struct. The caller has freed what belongs to the QP. */
 void qp_table_free(struct qp *qp);
