@@ -125,3 +125,13 @@ void receive_stop(struct qp *qp)
 	}
 	receive_complete(qp, &end);
 }
+
+void receive_fault(struct qp *qp, struct receive_end *end, enum cause cause)
+{
+	end->status = IBV_WC_LOC_PROT_ERR;
+	end->cause = cause;
+	end->wc_flags = 0;
+	end->byte_len = 0;
+	receive_complete(qp, end);
+	qp_enter_error(qp, cause);
+}

@@ -55,6 +55,13 @@ enum cause receive_scatter(struct qp *qp, size_t offset, const void *from, size_
 /* Completes the current receive. */
 void receive_complete(struct qp *qp, const struct receive_end *end);
 
+/*
+ * The current receive of a datagram or frame cannot take it, by a fault of its program: it
+ * completes with LOC_PROT_ERR, and the QP enters ERR, as all receives that fail make it
+ * (IBA 10.10.2.3).
+ */
+void receive_fault(struct qp *qp, struct receive_end *end, enum cause cause) REQUIRES(qp->lock);
+
 /* Sets the status of the current receive for when the QP fails, in place of FLUSH_ERR. */
 void receive_blame(struct qp *qp, enum ibv_wc_status status, enum cause cause);
 

@@ -229,7 +229,7 @@ static bool receives(const struct qp *qp)
 	return state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD;
 }
 
-static void deliver(struct qp *qp, const uint8_t *frame, uint32_t length)
+static void deliver(struct qp *qp, const uint8_t *frame, uint32_t length) REQUIRES(qp->lock)
 {
 	struct receive_end end = {
 		.opcode = IBV_WC_RECV,
@@ -249,14 +249,14 @@ static void deliver(struct qp *qp, const uint8_t *frame, uint32_t length)
 	}
 	end.cause = receive_scatter(qp, 0, frame, length);
 	if (end.cause != CAUSE_NONE) {
-		end.status = IBV_WC_LOC_PROT_ERR;
-		end.byte_len = 0;
 		cause_report(end.cause, qp->ib.qp_num, "a frame");
+		receive_fault(qp, &end, end.cause);
+		return;
 	}
 	receive_complete(qp, &end);
 }
 
-static void accept_frame(struct qp *qp, struct socket_arrival *arrival)
+static void accept_frame(struct qp *qp, struct socket_arrival *arrival) REQUIRES(qp->lock)
 {
 	struct raw *raw = raw_of(qp);
 	struct flow *flow = receives(qp) ? find_flow(raw, arrival) : NULL;

@@ -243,6 +243,7 @@ static void build_header(struct qp *qp, const struct wire_arrival *arrival, uint
 }
 
 static void deliver(struct qp *qp, const struct packet *packet, const struct wire_arrival *arrival)
+	REQUIRES(qp->lock)
 {
 	bool imm = packet_opcode(packet->opcode)->headers & PACKET_HAS_IMM;
 	struct receive_end end = {
@@ -261,15 +262,14 @@ static void deliver(struct qp *qp, const struct packet *packet, const struct wir
 	end.cause = receive_scatter(qp, 0, grh, GRH_BYTES);
 	if (end.cause == CAUSE_NONE)
 		end.cause = receive_scatter(qp, GRH_BYTES, packet->payload, packet->payload_bytes);
-	if (end.cause == CAUSE_NONE) {
-		end.byte_len = GRH_BYTES + packet->payload_bytes;
-		end.wc_flags |= imm ? IBV_WC_WITH_IMM : 0;
-		end.imm = packet->imm;
-	} else {
-		end.status = IBV_WC_LOC_PROT_ERR;
-		end.wc_flags = 0;
+	if (end.cause != CAUSE_NONE) {
 		cause_report(end.cause, qp->ib.qp_num, "datagram from QP 0x%06x", packet->src_qpn);
+		receive_fault(qp, &end, end.cause);
+		return;
 	}
+	end.byte_len = GRH_BYTES + packet->payload_bytes;
+	end.wc_flags |= imm ? IBV_WC_WITH_IMM : 0;
+	end.imm = packet->imm;
 	receive_complete(qp, &end);
 }
 

@@ -249,6 +249,7 @@ static enum cause scatter(struct qp *qp, const struct record_header *header, con
 }
 
 void datagram_deliver(struct qp *qp, const struct record_header *header, const uint8_t *payload)
+	REQUIRES(qp->lock)
 {
 	enum ibv_qp_state state = qp_state(qp);
 	struct receive_end end = {
@@ -287,10 +288,7 @@ void datagram_deliver(struct qp *qp, const struct record_header *header, const u
 	cause = scatter(qp, header, payload, &end);
 	if (cause != CAUSE_NONE) {
 		cause_report(cause, qp->ib.qp_num, "datagram from QP 0x%06x", header->src_qpn);
-		end.status = IBV_WC_LOC_PROT_ERR;
-		end.cause = cause;
-		end.wc_flags = 0;
-		receive_complete(qp, &end);
+		receive_fault(qp, &end, cause);
 		return;
 	}
 	if (record_flags(header) & RECORD_IMM)

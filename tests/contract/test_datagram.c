@@ -399,10 +399,13 @@ static void rule_25_bad_receive_key(struct pair *pair)
 	post_receive(
 		b, 0,
 		RECEIVE(.wr_id = 50, .num_sge = 1, .sge = { { b->addr, 64, b->lkey ^ 0x5500 } }));
+	post_receive(b, 0, RECEIVE(.wr_id = 51, .length = 64));
 	post_send(a, 0, DATAGRAM(b, .wr_id = 1, .length = 8));
 	expect(a, SENDS, 1, IBV_WC_SUCCESS);
 	expect(b, RECEIVES, 50, IBV_WC_LOC_PROT_ERR);
+	expect(b, RECEIVES, 51, IBV_WC_WR_FLUSH_ERR);
 	expect_state(a, 0, IBV_QPS_RTS);
+	expect_state(b, 0, IBV_QPS_ERR);
 }
 
 /* One AH, many destinations: the QP is chosen by the request. */
