@@ -41,8 +41,17 @@ int counters_define(struct counters *counters, uint32_t index, uint32_t kind)
 			     COUNTERS_MAX);
 		return -EINVAL;
 	}
-	atomic_store(&counters->kind[index], (uint8_t)(kind + 1));
+	if (atomic_load(&counters->flows)) {
+		cause_report(CAUSE_BUSY_COUNTERS, 0, "%u", atomic_load(&counters->flows));
+		return -EBUSY;
+	}
+	atomic_fetch_add(&counters->defined[index][kind], 1);
 	return 0;
+}
+
+static uint64_t times(const struct counters *counters, uint32_t index, uint32_t kind)
+{
+	return index < COUNTERS_MAX ? atomic_load(&counters->defined[index][kind]) : 0;
 }
 
 int counters_read(const struct counters *counters, uint64_t *values, uint32_t count)
@@ -51,18 +60,15 @@ int counters_read(const struct counters *counters, uint64_t *values, uint32_t co
 	uint64_t bytes = atomic_load_explicit(&counters->bytes, memory_order_relaxed);
 
 	for (uint32_t i = count; i < COUNTERS_MAX; i++)
-		if (atomic_load(&counters->kind[i])) {
+		if (times(counters, i, IBV_COUNTER_PACKETS) ||
+		    times(counters, i, IBV_COUNTER_BYTES)) {
 			cause_report(CAUSE_ARGUMENT_INVALID, 0,
 				     "ibv_read_counters: %u places, counter %u is defined", count,
 				     i);
 			return -EINVAL;
 		}
-	for (uint32_t i = 0; i < count; i++) {
-		uint8_t kind = i < COUNTERS_MAX ? atomic_load(&counters->kind[i]) : 0;
-
-		values[i] = kind == IBV_COUNTER_PACKETS + 1 ? packets
-			    : kind == IBV_COUNTER_BYTES + 1 ? bytes
-							    : 0;
-	}
+	for (uint32_t i = 0; i < count; i++)
+		values[i] = times(counters, i, IBV_COUNTER_PACKETS) * packets +
+			    times(counters, i, IBV_COUNTER_BYTES) * bytes;
 	return 0;
 }

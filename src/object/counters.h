@@ -21,7 +21,8 @@
 
 struct counters {
 	struct ibv_counters ib;
-	_Atomic uint8_t kind[COUNTERS_MAX]; /* enum ibv_counter_description + 1; 0: undefined */
+	/* how often each index was defined as each enum ibv_counter_description */
+	_Atomic uint32_t defined[COUNTERS_MAX][IBV_COUNTER_BYTES + 1];
 	_Atomic uint64_t packets, bytes;
 	_Atomic uint32_t flows; /* EBUSY while not 0 */
 	struct live_object live;
@@ -35,7 +36,10 @@ static inline struct counters *counters_of(struct ibv_counters *ib)
 struct counters *counters_create(struct ibv_context *context); /* NULL: no memory */
 int counters_destroy(struct counters *counters);	       /* 0, -EBUSY with a cause reported */
 
-/* Makes `index` count `kind`: 0, -EINVAL (index), -EOPNOTSUPP (kind), with a cause reported. */
+/*
+ * Makes `index` count `kind`, beside what it counts already: 0, -EINVAL (index), -EOPNOTSUPP
+ * (kind), -EBUSY (a flow counts there), with a cause reported. ibv_attach_counters_point_flow(3).
+ */
 int counters_define(struct counters *counters, uint32_t index, uint32_t kind);
 
 /*
