@@ -180,14 +180,13 @@ static void count_users(struct qp *qp, int by)
 		atomic_fetch_add(&qp->srq->users, by);
 }
 
-int qp_create(struct context *context, struct pd *pd, struct ibv_qp_init_attr_ex *attr,
-	      const struct qp_path *path, struct qp **qp)
+static int create(struct context *context, struct pd *pd, struct ibv_qp_init_attr_ex *attr,
+		  const struct qp_path *path, struct qp **qp)
 {
 	struct ibv_qp_cap cap;
 	struct qp *new;
 	int error;
 
-	narrow(attr);
 	cap = attr->cap;
 	error = check_attr(context, pd, attr);
 	if (error)
@@ -219,6 +218,25 @@ no_rq:
 	cause_report(CAUSE_MEMORY_EXHAUSTED, 0, "QP with %u send and %u receive requests",
 		     cap.max_send_wr, cap.max_recv_wr);
 	return -ENOMEM;
+}
+
+/* Of the program's attributes the granted capabilities alone change. */
+int qp_create(struct context *context, struct pd *pd, struct ibv_qp_init_attr_ex *attr,
+	      const struct qp_path *path, struct qp **qp)
+{
+	struct ibv_cq *send_cq = attr->send_cq, *recv_cq = attr->recv_cq;
+	struct ibv_srq *srq = attr->srq;
+	struct ibv_qp_cap cap = attr->cap;
+	int error;
+
+	narrow(attr);
+	error = create(context, pd, attr, path, qp);
+	attr->send_cq = send_cq;
+	attr->recv_cq = recv_cq;
+	attr->srq = srq;
+	if (error)
+		attr->cap = cap;
+	return error;
 }
 
 /* Drops the pending events, and waits until the fetched ones are acknowledged. */
