@@ -313,7 +313,9 @@ static void grant(struct stream *s) REQUIRES(s->lock)
 
 void message_grant(struct stream *s)
 {
-	while (s->phase == STREAM_CONNECTED && message_can_control(s) && message_grant_due(s))
+	/* a peer that sends no more needs no room, and may have closed */
+	while (s->phase == STREAM_CONNECTED && !s->peer_has_shut && message_can_control(s) &&
+	       message_grant_due(s))
 		grant(s);
 	if (s->owes && s->phase == STREAM_CONNECTED && message_can_control(s)) {
 		s->owes = false;
@@ -336,8 +338,7 @@ static void on_control(struct stream *s, uint32_t control) REQUIRES(s->lock)
 		stream_end(s, 0);
 	} else if (control == CONTROL_SHUTDOWN) {
 		s->may_receive = false;
-		if (!s->may_send)
-			stream_end(s, 0);
+		s->peer_has_shut = true;
 	}
 }
 

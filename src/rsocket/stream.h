@@ -82,6 +82,7 @@ struct stream {
 	unsigned retries;	      /* of resolving `peer` */
 	bool told;		      /* rconnect has returned 0, or raccept made the stream */
 	bool disconnected;	      /* connect_end has sent the DREQ */
+	bool peer_has_shut;	      /* it sends no more: CONTROL_SHUTDOWN has come */
 	unsigned looks;		      /* polls in vain since the last completion */
 	struct list waiters;
 	bool armed; /* the CQ is armed (ibv_req_notify_cq) */
