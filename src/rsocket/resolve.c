@@ -213,8 +213,8 @@ ssize_t resolve_send(struct datagram *d, struct peer *peer, enum operation opera
 	struct iovec iov[PIECES_MAX];
 	struct udp_header header;
 	struct msghdr msg = {
-		.msg_name = d->connected ? NULL : &peer->address,
-		.msg_namelen = d->connected ? 0 : name_length(&peer->address),
+		.msg_name = &peer->address,
+		.msg_namelen = name_length(&peer->address),
 		.msg_iov = iov,
 		.msg_iovlen = 1,
 	};

@@ -613,6 +613,32 @@ static void send_to_peer(void *arg)
 	assert_int_equal(rsend(*(int *)arg, "x", 1, 0), 1);
 }
 
+/* rsendto names the receiver, whomever the rsocket is connected to. */
+static void datagrams_beside_the_connection(void **state)
+{
+	struct sockaddr_in from, first, second;
+	int fd, one, two;
+	char byte = 0;
+
+	if (!has_datagrams())
+		skip();
+	fd = datagram(&from);
+	one = datagram(&first);
+	two = datagram(&second);
+	assert_return_code(rconnect(fd, (struct sockaddr *)&first, sizeof(first)), errno);
+	assert_int_equal(rsendto(fd, "2", 1, 0, (struct sockaddr *)&second, sizeof(second)), 1);
+	wait_for(two, POLLIN);
+	assert_int_equal(rrecv(two, &byte, 1, 0), 1);
+	assert_int_equal(byte, '2');
+	assert_int_equal(rrecv(one, &byte, 1, MSG_DONTWAIT), -1);
+	assert_int_equal(rsend(fd, "1", 1, 0), 1);
+	assert_int_equal(rrecv(one, &byte, 1, 0), 1);
+	assert_int_equal(byte, '1');
+	rclose(fd);
+	rclose(one);
+	rclose(two);
+}
+
 static void without_descriptors(void **state)
 {
 	int fds[2];
@@ -660,6 +686,7 @@ int main(void)
 		cmocka_unit_test(keeps_alive),
 		cmocka_unit_test(in_a_child),
 		cmocka_unit_test(datagrams),
+		cmocka_unit_test(datagrams_beside_the_connection),
 		cmocka_unit_test(without_descriptors),
 		cmocka_unit_test(datagrams_without_descriptors),
 	};
