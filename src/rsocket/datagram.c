@@ -180,7 +180,7 @@ static int sleep_once(struct datagram *d, bool (*ready)(struct datagram *d), int
 		wait_clear(self);
 	lock_acquire(&d->lock);
 	wait_leave(&waiter);
-	if (woken > 0)
+	if (woken > 0 && fds[0].revents) /* a thread that another has kicked kicks nobody */
 		datagram_disarm(d);
 	if (d->base.closed)
 		rc = -EBADF;

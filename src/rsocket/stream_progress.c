@@ -67,6 +67,15 @@ static bool is_over(struct stream *s, bool (*ready)(struct stream *s), int *rc) 
 	return *rc || ready(s);
 }
 
+/* One of the stream's own: a thread that another has kicked takes no event, and kicks nobody. */
+static bool is_readable(const struct pollfd *fds, int count)
+{
+	for (int i = 0; i < count; i++)
+		if (fds[i].revents)
+			return true;
+	return false;
+}
+
 /* Sleeps once, unless ready() or closed. True: the wait is over, with `rc`. */
 static bool sleep_once(struct stream *s, bool (*ready)(struct stream *s), int self, int timeout_ms,
 		       int *rc) EXCLUDES(s->lock)
@@ -93,7 +102,7 @@ static bool sleep_once(struct stream *s, bool (*ready)(struct stream *s), int se
 		wait_clear(self);
 	lock_acquire(&s->lock);
 	wait_leave(&waiter);
-	if (woken > 0)
+	if (woken > 0 && is_readable(fds, count - 1))
 		stream_disarm(s);
 	lock_release(&s->lock);
 	return *rc != 0;

@@ -417,6 +417,47 @@ static void two_sleepers(void **state)
 	close_pair(fds);
 }
 
+static void *read_byte(void *fd)
+{
+	char byte;
+
+	return (void *)(intptr_t)rrecv((int)(intptr_t)fd, &byte, 1, 0);
+}
+
+static int64_t cpu_us(const struct rusage *used)
+{
+	return (used->ru_utime.tv_sec + used->ru_stime.tv_sec) * 1000000 + used->ru_utime.tv_usec +
+	       used->ru_stime.tv_usec;
+}
+
+/* Threads that sleep for one rsocket do not wake each other for nothing. */
+static void sleepers_sleep(void **state)
+{
+	enum { READERS = 12 };
+	pthread_t readers[READERS];
+	struct rusage before, after;
+	int fds[2];
+	void *got;
+
+	make_pair(fds, 0);
+	for (int i = 0; i < READERS; i++)
+		assert_int_equal(pthread_create(&readers[i], NULL, read_byte, (void *)(intptr_t)fds[1]),
+				 0);
+	usleep(200 * MS);
+	assert_int_equal(rsend(fds[0], "1", 1, 0), 1);
+	usleep(200 * MS);
+	getrusage(RUSAGE_SELF, &before);
+	usleep(500 * MS);
+	getrusage(RUSAGE_SELF, &after);
+	assert_in_range(cpu_us(&after) - cpu_us(&before), 0, 250 * MS);
+	assert_int_equal(rsend(fds[0], "23456789abc", 11, 0), 11);
+	for (int i = 0; i < READERS; i++) {
+		assert_int_equal(pthread_join(readers[i], &got), 0);
+		assert_int_equal((intptr_t)got, 1);
+	}
+	close_pair(fds);
+}
+
 static void closed_under_a_reader(void **state)
 {
 	pthread_t reader;
@@ -680,6 +721,7 @@ int main(void)
 		cmocka_unit_test(with_other_descriptors),
 		cmocka_unit_test(in_a_set),
 		cmocka_unit_test(two_sleepers),
+		cmocka_unit_test(sleepers_sleep),
 		cmocka_unit_test(closed_under_a_reader),
 		cmocka_unit_test(mapped),
 		cmocka_unit_test(options),
