@@ -163,12 +163,14 @@ static int sleep_once(struct datagram *d, bool (*ready)(struct datagram *d), int
 	lock_acquire(&d->lock);
 	datagram_arm(d, fds);
 	poll_sources(d);
-	*over = ready(d);
+	if (d->base.closed)
+		rc = -EBADF;
+	*over = rc || ready(d);
 	if (!*over)
 		wait_join(&d->waiters, &waiter, self); /* WAIT */
 	lock_release(&d->lock);
 	if (*over)
-		return 0;
+		return rc;
 	timeout_ms = wait_left_ms(self, deadline_ns);
 	if (!timeout_ms)
 		rc = -EAGAIN;
@@ -244,7 +246,8 @@ static ssize_t send_now(struct datagram *d, const union socket_name *address, st
 	if (rc)
 		return rc;
 	if (length > ud_max(peer->end) || !resolve_is_known(d, peer)) {
-		resolve_poll(d); /* the peer's answer may have arrived */
+		if (resolve_poll(d)) /* the peer's answer may have arrived, or a datagram */
+			wait_kick(&d->waiters);
 		return resolve_send(d, peer, OP_DATA, pieces, length, nonblock);
 	}
 	if (!ud_can_send(d, peer->end))

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/cause.h"
+#include "rsocket/wait.h"
 
 #define BELIEVED_NS  UINT64_C(1000000000) /* after that the next datagram goes over UDP again */
 #define MESSAGES_MAX 64			  /* that one resolve_poll reads */
@@ -74,7 +75,8 @@ static int make_room(struct datagram *d) REQUIRES(d->lock)
 {
 	if (d->peer_count < DATAGRAM_PEERS_MAX)
 		return 0;
-	ud_poll(d);
+	if (ud_poll(d)) /* what has come is for others */
+		wait_kick(&d->waiters);
 	if (!ud_all_done(d))
 		return -EAGAIN;
 	forget(d, list_entry(d->peers.next, struct peer, recent));
