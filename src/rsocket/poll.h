@@ -23,4 +23,11 @@ uint64_t poll_deadline(int timeout_ms);
 /* Closes a descriptor of repoll_create: 0 or -errno; -EBADF: it is none. */
 int poll_close_set(int epoll);
 
+/* This rsocket is about to be closed: it leaves all sets, as epoll(7) says. */
+void poll_forget(int fd);
+
+/* Around a fork: the child has all sets whole. */
+void poll_before_fork(void);
+void poll_after_fork(void);
+
 #endif

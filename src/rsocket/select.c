@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The exported calls that wait: rpoll, rselect, repoll. */
+#include <errno.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -201,6 +203,44 @@ int poll_close_set(int epoll)
 	return close(epoll) ? -errno : 0;
 }
 
+static void remove_entry(struct repoll *r, nfds_t i)
+{
+	r->count--;
+	r->fds[i] = r->fds[r->count];
+	r->data[i] = r->data[r->count];
+}
+
+/* With the mutex. */
+static void forget(int fd)
+{
+	struct list *pos;
+
+	list_for_each(pos, &repolls) {
+		struct repoll *r = list_entry(pos, struct repoll, link);
+
+		for (nfds_t i = 1; i < r->count; i++)
+			if (r->fds[i].fd == fd)
+				remove_entry(r, i--);
+	}
+}
+
+void poll_forget(int fd)
+{
+	pthread_mutex_lock(&mutex);
+	forget(fd);
+	pthread_mutex_unlock(&mutex);
+}
+
+void poll_before_fork(void)
+{
+	pthread_mutex_lock(&mutex);
+}
+
+void poll_after_fork(void)
+{
+	pthread_mutex_unlock(&mutex);
+}
+
 static int change(struct repoll *r, int op, int fd, const struct epoll_event *event)
 {
 	nfds_t i = 1;
@@ -212,9 +252,7 @@ static int change(struct repoll *r, int op, int fd, const struct epoll_event *ev
 	if (op != EPOLL_CTL_ADD && i == r->count)
 		return -ENOENT;
 	if (op == EPOLL_CTL_DEL) {
-		r->count--;
-		r->fds[i] = r->fds[r->count];
-		r->data[i] = r->data[r->count];
+		remove_entry(r, i);
 		return 0;
 	}
 	if (i == r->room && grow(r))
@@ -293,6 +331,8 @@ static int give_events(int epoll, const struct pollfd *fds, const epoll_data_t *
 		if (!at) {
 			int found = epoll_wait(epoll, events + n, max - n, 0);
 
+			if (found < 0 && !n)
+				return -errno;
 			n += found > 0 ? found : 0;
 		} else if (!(fds[at].revents & POLLNVAL)) {
 			events[n].events = (uint32_t)fds[at].revents;
@@ -302,21 +342,47 @@ static int give_events(int epoll, const struct pollfd *fds, const epoll_data_t *
 	return n;
 }
 
+/*
+ * Those that were added while they were closed. A number may be another rsocket's by now: that is
+ * in the table before it is in a set.
+ */
+static void forget_closed(const struct pollfd *fds, nfds_t count)
+{
+	pthread_mutex_lock(&mutex);
+	for (nfds_t i = 1; i < count; i++) {
+		struct rsocket *rs = fds[i].revents & POLLNVAL ? table_get(fds[i].fd) : NULL;
+
+		if (rs)
+			rsocket_put(rs);
+		else if (fds[i].revents & POLLNVAL)
+			forget(fds[i].fd);
+	}
+	pthread_mutex_unlock(&mutex);
+}
+
 RSOCKET_EXPORT int repoll_wait(int epoll, struct epoll_event *events, int max, int timeout)
 {
+	uint64_t deadline = poll_deadline(timeout);
 	epoll_data_t *data;
 	struct pollfd *fds;
 	nfds_t count, turn;
+	bool again;
 	int rc;
 
 	if (max <= 0)
 		return (int)answer(-EINVAL);
-	rc = copy_set(epoll, &fds, &data, &count, &turn);
-	if (rc)
-		return (int)answer(rc);
-	rc = poll_wait(fds, count, poll_deadline(timeout));
-	if (rc > 0)
-		rc = give_events(epoll, fds, data, count, turn, events, max);
-	free(fds);
+	do {
+		rc = copy_set(epoll, &fds, &data, &count, &turn);
+		if (rc)
+			return (int)answer(rc);
+		rc = poll_wait(fds, count, deadline);
+		again = rc > 0;
+		if (rc > 0)
+			rc = give_events(epoll, fds, data, count, turn, events, max);
+		if (again && !rc)
+			forget_closed(fds, count);
+		free(fds);
+		/* what woke it was closed meanwhile, or another thread took it */
+	} while (again && !rc && (!deadline || clock_now_ns() < deadline));
 	return (int)answer(rc);
 }

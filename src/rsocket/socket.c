@@ -36,11 +36,24 @@ static void in_child(void)
 	wait_forget();
 	keepalive_forget();
 	linger_forget();
+	poll_after_fork();
+}
+
+static void before_fork(void)
+{
+	poll_before_fork(); /* outside the table's lock */
+	table_before_fork();
+}
+
+static void still_parent(void)
+{
+	table_still_parent();
+	poll_after_fork();
 }
 
 static void register_handlers(void)
 {
-	pthread_atfork(table_before_fork, table_still_parent, in_child);
+	pthread_atfork(before_fork, still_parent, in_child);
 }
 
 static void watch_forks(void)
@@ -305,6 +318,7 @@ RSOCKET_EXPORT int rclose(int socket)
 
 	if (!rs)
 		return (int)answer(close_other(socket));
+	poll_forget(socket); /* before the number may be another rsocket's */
 	if (is_stream(rs))
 		close_stream(stream_of(rs));
 	else

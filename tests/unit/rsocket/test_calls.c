@@ -20,6 +20,7 @@
 #include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MS	1000
@@ -396,6 +397,31 @@ static void *read_one(void *arg)
 	return (void *)rrecv(*(int *)arg, &byte, 1, 0);
 }
 
+static uint64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* epoll(7): a closed descriptor leaves the sets that it is in. */
+static void closed_in_a_set(void **state)
+{
+	struct epoll_event event = { .events = EPOLLIN, .data.u32 = 7 }, got;
+	int set = repoll_create(1), fds[2];
+	uint64_t begin;
+
+	make_pair(fds, 0);
+	assert_return_code(repoll_ctl(set, EPOLL_CTL_ADD, fds[1], &event), errno);
+	close_pair(fds);
+	begin = now_ms();
+	assert_int_equal(repoll_wait(set, &got, 1, 100), 0);
+	assert_true(now_ms() - begin >= 99);
+	assert_int_equal(repoll_ctl(set, EPOLL_CTL_DEL, fds[1], NULL), -1);
+	assert_return_code(rclose(set), errno);
+}
+
 /* Each of two threads that sleep for one rsocket gets what it waits for. */
 static void two_sleepers(void **state)
 {
@@ -441,8 +467,8 @@ static void sleepers_sleep(void **state)
 
 	make_pair(fds, 0);
 	for (int i = 0; i < READERS; i++)
-		assert_int_equal(pthread_create(&readers[i], NULL, read_byte, (void *)(intptr_t)fds[1]),
-				 0);
+		assert_int_equal(
+			pthread_create(&readers[i], NULL, read_byte, (void *)(intptr_t)fds[1]), 0);
 	usleep(200 * MS);
 	assert_int_equal(rsend(fds[0], "1", 1, 0), 1);
 	usleep(200 * MS);
@@ -720,6 +746,7 @@ int main(void)
 		cmocka_unit_test(nobody_listens),
 		cmocka_unit_test(with_other_descriptors),
 		cmocka_unit_test(in_a_set),
+		cmocka_unit_test(closed_in_a_set),
 		cmocka_unit_test(two_sleepers),
 		cmocka_unit_test(sleepers_sleep),
 		cmocka_unit_test(closed_under_a_reader),
