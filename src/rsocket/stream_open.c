@@ -10,6 +10,7 @@
 
 #include "base/page.h"
 #include "rsocket/config.h"
+#include "rsocket/keepalive.h"
 #include "rsocket/mapping.h"
 #include "rsocket/message.h"
 
@@ -43,6 +44,7 @@ static void destroy(struct rsocket *rs)
 {
 	struct stream *s = stream_of(rs);
 
+	keepalive_stop(s); /* which may have begun after rclose */
 	close_endpoint(s);
 	if (s->id)
 		rdma_destroy_id(s->id);
