@@ -2,6 +2,7 @@
 #include "event/receive_queue.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -95,8 +96,12 @@ bool receive_queue_is_unix(int fd, int type)
 
 bool receive_queue_is_anonymous(int fd)
 {
-	struct stat s;
+	struct statx s;
 
-	/* All others have a type there: files, pipes, sockets, devices. */
-	return !fstat(fd, &s) && !(s.st_mode & S_IFMT);
+	/*
+	 * All others have a type there: files, pipes, sockets, devices. What a file system's server
+	 * would have to be asked for, and may never answer, is not wanted.
+	 */
+	return !statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_TYPE, &s) &&
+	       !(s.stx_mode & S_IFMT);
 }
