@@ -73,14 +73,25 @@ static bool is_wanted(const struct ifaddrs *a)
 	       (a->ifa_addr->sa_family == AF_INET || a->ifa_addr->sa_family == AF_INET6);
 }
 
+static void open_netlink(struct cm_interfaces *i)
+{
+	i->netlink_fd = netlink_watch();
+	if (i->netlink_fd >= 0 && loop_watch(i->loop, i->netlink_fd, EPOLLIN, &i->on_change)) {
+		close(i->netlink_fd);
+		i->netlink_fd = -1;
+	}
+}
+
 static void open_all(struct cm_interfaces *i)
 {
 	struct ifaddrs *all = NULL;
-	bool complete = true;
+	bool complete = i->netlink_fd >= 0;
 	struct list *m, *after;
 
-	if (getifaddrs(&all) < 0)
+	if (getifaddrs(&all) < 0) {
+		loop_timer_arm(i->loop, &i->again, AGAIN_MS);
 		return;
+	}
 	list_for_each(m, &i->open)
 		container_of(m, struct open_address, in_open)->seen = false;
 	for (const struct ifaddrs *a = all; a; a = a->ifa_next) {
@@ -100,9 +111,20 @@ static void open_all(struct cm_interfaces *i)
 		loop_timer_arm(i->loop, &i->again, AGAIN_MS);
 }
 
+/* What could not be had before: descriptors, ports. */
 static void on_again(struct loop_timer *timer)
 {
-	open_all(container_of(timer, struct cm_interfaces, again));
+	struct cm_interfaces *i = container_of(timer, struct cm_interfaces, again);
+	bool was_deaf = i->netlink_fd < 0;
+
+	if (was_deaf)
+		open_netlink(i);
+	if (i->users)
+		open_all(i);
+	else if (i->netlink_fd < 0)
+		loop_timer_arm(i->loop, &i->again, AGAIN_MS);
+	if (was_deaf && i->netlink_fd >= 0)
+		i->on_addresses(i); /* which may have changed meanwhile */
 }
 
 static void on_change(struct loop_source *source, uint32_t events)
@@ -115,15 +137,6 @@ static void on_change(struct loop_source *source, uint32_t events)
 	if (i->users)
 		open_all(i);
 	i->on_addresses(i);
-}
-
-static void open_netlink(struct cm_interfaces *i)
-{
-	i->netlink_fd = netlink_watch();
-	if (i->netlink_fd >= 0 && loop_watch(i->loop, i->netlink_fd, EPOLLIN, &i->on_change)) {
-		close(i->netlink_fd);
-		i->netlink_fd = -1;
-	}
 }
 
 void cm_interfaces_init(struct cm_interfaces *i, struct gsi *gsi, struct loop *loop,
@@ -145,12 +158,17 @@ void cm_interfaces_watch(struct cm_interfaces *i)
 	if (i->watchers++)
 		return;
 	open_netlink(i);
+	if (i->netlink_fd < 0)
+		loop_timer_arm(i->loop, &i->again, AGAIN_MS);
 	i->on_addresses(i);
 }
 
 void cm_interfaces_unwatch(struct cm_interfaces *i)
 {
-	if (--i->watchers || i->netlink_fd < 0)
+	if (--i->watchers)
+		return;
+	loop_timer_disarm(&i->again);
+	if (i->netlink_fd < 0)
 		return;
 	loop_forget(i->loop, i->netlink_fd);
 	close(i->netlink_fd);
@@ -171,7 +189,8 @@ void cm_interfaces_put(struct cm_interfaces *i)
 
 	if (--i->users)
 		return;
-	loop_timer_disarm(&i->again);
+	if (i->netlink_fd >= 0)
+		loop_timer_disarm(&i->again);
 	list_for_each_safe(m, after, &i->open)
 		close_address(container_of(m, struct open_address, in_open));
 	cm_interfaces_unwatch(i);
