@@ -14,6 +14,7 @@
 
 #define BACKLOG_MAX 1024
 #define AGAIN_MS    100
+#define LATER_MS    1000
 
 static void on_again(struct loop_timer *timer);
 
@@ -135,8 +136,8 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 }
 
 /*
- * If another user or the kernel has the UDP port of its address, a listener serves only this host.
- * That is not an error.
+ * While another user or the kernel has the UDP port of its address, a listener serves only this
+ * host. That is not an error, and may change.
  */
 static void open_address(struct cm_id *id)
 {
@@ -153,10 +154,11 @@ static void open_address(struct cm_id *id)
 	if (gid_is_loopback(local->gid))
 		return;
 	rc = gsi_get(&cm->gsi, local->gid, local->ifindex, &id->gsi);
-	if (rc == -EAGAIN)
-		loop_timer_arm(&cm->daemon->loop, &id->again, AGAIN_MS);
-	if (!rc || rc == -EAGAIN)
+	if (rc)
+		loop_timer_arm(&cm->daemon->loop, &id->again, rc == -EAGAIN ? AGAIN_MS : LATER_MS);
+	if (!rc || rc == -EAGAIN || id->was_told)
 		return;
+	id->was_told = true;
 	gid_text(local->gid, text);
 	fprintf(stderr, "verbatimd: connections from other hosts to %s cannot be taken: %s\n", text,
 		strerror(-rc));

@@ -51,6 +51,7 @@ struct cm_id {
 		*gsi; /* of the address that it listens on; NULL: the wildcard, or not open */
 	struct loop_timer
 		again; /* retries to open the port, which its last user may not have closed yet */
+	bool was_told; /* that it cannot be opened */
 	bool listens_everywhere;
 	struct list children; /* requests that were not fetched yet */
 
