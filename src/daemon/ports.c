@@ -147,8 +147,9 @@ static int explain(struct client *c, const struct wanted *w, int rc, char *why)
 			 (int)getpid(), strerror(-rc));
 		return rc == -ENOBUFS ? rc : -EMFILE;
 	case -ENOSPC:
-		snprintf(why, CTL_WHY_BYTES, "verbatimd has ports of %d addresses already",
-			 PORT_GROUPS_MAX);
+		snprintf(why, CTL_WHY_BYTES,
+			 "verbatimd has ports of %u addresses, of %d, and this user has its share",
+			 c->daemon->port_group_count, PORT_GROUPS_MAX);
 		return rc;
 	default:
 		snprintf(why, CTL_WHY_BYTES, "UDP port %d of %s cannot be opened: %s", CTL_UDP_PORT,
@@ -157,8 +158,22 @@ static int explain(struct client *c, const struct wanted *w, int rc, char *why)
 	}
 }
 
+/* As of slots (daemon/slots.h): one more only while more are free than this user has begun. */
+static bool has_its_share(const struct daemon *d, uint64_t begun_by)
+{
+	unsigned mine = 0;
+	struct list *m;
+
+	if (d->scope != DAEMON_OF_SYSTEM || !begun_by)
+		return false;
+	list_for_each(m, &d->port_groups)
+		mine += container_of(m, struct port_group, in_daemon)->begun_by == begun_by;
+	return mine >= PORT_GROUPS_MAX - d->port_group_count;
+}
+
 /* -EAGAIN: the port is taken, maybe by a group that has just ended. */
-static int find_or_create(struct daemon *d, const struct wanted *w, struct port_group **out)
+static int find_or_create(struct daemon *d, const struct wanted *w, uint64_t begun_by,
+			  struct port_group **out)
 {
 	bool closing;
 	int rc;
@@ -166,7 +181,7 @@ static int find_or_create(struct daemon *d, const struct wanted *w, struct port_
 	*out = find(d, w);
 	if (*out)
 		return 0;
-	if (d->port_group_count >= PORT_GROUPS_MAX)
+	if (d->port_group_count >= PORT_GROUPS_MAX || has_its_share(d, begun_by))
 		return -ENOSPC;
 	/* Its descriptor store will go to the close pool. */
 	if (d->scope == DAEMON_OF_USER && close_pool_is_behind(d->uid))
@@ -178,6 +193,7 @@ static int find_or_create(struct daemon *d, const struct wanted *w, struct port_
 		geteuid()); /* read first: the close pool may finish before bind() fails */
 	rc = port_group_create(w->gid, w->ifindex, out);
 	if (!rc) {
+		(*out)->begun_by = begun_by;
 		insert(d, *out);
 		port_store_add(d, *out);
 	}
@@ -220,7 +236,7 @@ void ports_on_port(struct client *c, struct fdmsg *m)
 		reply(c, m, rc, why, NULL);
 		return;
 	}
-	rc = find_or_create(c->daemon, &w, &g);
+	rc = find_or_create(c->daemon, &w, c->uid + UINT64_C(1), &g);
 	if (!rc) {
 		rc = port_group_use(g, c->slot, c->uid);
 		/* No process uses the new group, so it ends. */
@@ -282,7 +298,7 @@ int ports_use_for_daemon(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uin
 
 	if (!gid_is_unicast(gid))
 		return -EADDRNOTAVAIL;
-	rc = find_or_create(d, &w, out);
+	rc = find_or_create(d, &w, 0, out);
 	if (rc)
 		return rc == -EADDRINUSE && slot_token_any_away(d) ? -EAGAIN : rc;
 	/* Packets for QP 1 that came since the earlier daemon ended are this one's. */

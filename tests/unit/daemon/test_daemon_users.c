@@ -316,6 +316,49 @@ static void test_a_user_has_a_share(void **state)
 	stop_system_daemon(daemon, SIGTERM);
 }
 
+/* Has UDP ports of as many addresses as this user may begin, says how many, and stays. */
+static void be_greedy_for_addresses(int fd)
+{
+	uint8_t gid[CTL_GID_BYTES] = { [10] = 0xff, [11] = 0xff };
+	char why[CTL_WHY_BYTES] = "";
+	struct ctl_client *c;
+	uint64_t count = 0;
+	int port, rc = 0;
+
+	become_user(20001);
+	c = join();
+	for (unsigned n = 1; n < 255 && !rc; n++) {
+		uint32_t a = htonl(0x7f000000 | ((uint32_t)getppid() & 0xff) << 16 | 77u << 8 | n);
+
+		memcpy(gid + 12, &a, sizeof(a));
+		rc = ctl_port(c, gid, 0, &port, why, sizeof(why));
+		count += !rc;
+	}
+	CHECK(rc == -ENOSPC && strstr(why, "share"));
+	say(fd, count);
+	hear(fd);
+	ctl_close(c);
+}
+
+/* Nor all addresses. */
+static void test_a_user_has_a_share_of_addresses(void **state)
+{
+	struct rlimit many = { 20000, 20000 };
+	struct worker greedy, other;
+	pid_t daemon;
+
+	need_root();
+	CHECK(!setrlimit(RLIMIT_NOFILE, &many));
+	daemon = start_system_daemon();
+	worker_start(&greedy, be_greedy_for_addresses);
+	CHECK(hear(greedy.fd) == 128);
+	worker_start(&other, port_of_another);
+	CHECK(hear(other.fd) == 0 && hear(other.fd) == 2 && hear(other.fd) == 1);
+	dismiss(&other);
+	dismiss(&greedy);
+	stop_system_daemon(daemon, SIGTERM);
+}
+
 /* Locks what it can open in the directory of the system's daemon, and stays. */
 static void lock_directory(int fd)
 {
@@ -361,6 +404,7 @@ int main(void)
 		TEST(test_port_of_all),
 		TEST(test_port_of_each),
 		TEST(test_a_user_has_a_share),
+		TEST(test_a_user_has_a_share_of_addresses),
 		TEST(test_stranger_is_refused),
 		TEST(test_a_stranger_cannot_lock_the_daemon_out),
 	};
