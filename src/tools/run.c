@@ -255,11 +255,11 @@ int run_command(int argc, char **argv)
 
 	if (status >= 0)
 		return status;
+	if (set_environment(sysfs) != 0) /* PATH, too */
+		return COMMAND_RUN_FAILED;
 	rc = program_find(argv[optind], path, sizeof(path));
 	if (rc != 0)
 		return complain(argv[optind], -rc);
-	if (set_environment(sysfs) != 0)
-		return COMMAND_RUN_FAILED;
 	warn(path);
 
 	/* execvp, given the name again, runs a script without #! line as a shell does. */
