@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
+#include "base/uncancelled.h"
 #include "preload/cwd.h"
 
 #include <errno.h>
@@ -96,6 +97,7 @@ static int enter_in(const char *parent, const char *name)
 
 int cwd_enter(const char *path)
 {
+	UNCANCELLED; /* or the directory would stay */
 	const char *parents[] = { "/tmp", "/dev/shm", "/var/tmp",
 				  secure_getenv("XDG_RUNTIME_DIR") };
 	char name[NAME_MAX + 1], text[TREE_PATH_MAX];

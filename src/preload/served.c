@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/uncancelled.h"
 #include "preload/cwd.h"
 
 #define FD_NAME	     "verbatim:"
@@ -81,6 +82,7 @@ static bool path_of_fd(int fd, char path[TREE_PATH_MAX])
 
 static int find(const char *path, bool follow, struct served *out)
 {
+	UNCANCELLED; /* stat(2) is no cancellation point, and the view would be lost */
 	int rc = view_load(&out->view);
 
 	if (rc < 0)
