@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "base/uncancelled.h"
 #include "preload/cwd.h"
 
 #include <errno.h>
@@ -10,6 +9,7 @@
 #include <sys/random.h>
 #include <sys/syscall.h>
 
+#include "base/uncancelled.h"
 #include "preload/real.h"
 
 #define PREFIX	"/.verbatim-cwd."

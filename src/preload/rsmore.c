@@ -243,6 +243,15 @@ static int change(int epoll, int op, int fd, const struct epoll_event *event)
 	return rc;
 }
 
+/* librspreload answers for its placeholders, which are of /dev/null. */
+static bool is_rsocket(int fd)
+{
+	int type;
+	socklen_t length = sizeof(type);
+
+	return !getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) || errno != ENOTSOCK;
+}
+
 EXPORT int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 {
 	int rc;
@@ -251,6 +260,10 @@ EXPORT int epoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 	rc = real.epoll_ctl(epoll, op, fd, event);
 	if (!rc || errno != EPERM || (!event && op != EPOLL_CTL_DEL))
 		return rc;
+	if (op == EPOLL_CTL_ADD && !is_rsocket(fd)) {
+		errno = EPERM; /* a file, as Linux says: libevent and others count on it */
+		return rc;
+	}
 	pthread_mutex_lock(&mutex);
 	rc = change(epoll, op, fd, event);
 	pthread_mutex_unlock(&mutex);

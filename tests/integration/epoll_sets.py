@@ -193,6 +193,18 @@ def added_twice(connection):
     raise AssertionError('registered twice')
 
 
+def files_are_refused(_):
+    """As Linux does: libevent and others tell files from what can be waited for by that."""
+    epoll = select.epoll()
+    for path in ('/dev/null', __file__):
+        with open(path, 'rb') as file:
+            try:
+                epoll.register(file, select.EPOLLIN)
+            except PermissionError:
+                continue
+            raise AssertionError(f'{path} was registered')
+
+
 def disabled_sleeps(connection):
     """A member with EPOLLONESHOT that was reported, and whose peer is gone."""
     epoll = select.epoll()
