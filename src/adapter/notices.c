@@ -25,9 +25,8 @@
 static struct ctl_client *ctl;
 static int epoll = -1;
 static bool daemon_lost;
-static uint64_t attempt_ns;	     /* when the next attempt to find verbatimd begins */
-static bool asks;		     /* a question waits, as another thread uses the connection */
-static uint64_t port_ask_ns = NEVER; /* when port_open_ask is due */
+static uint64_t attempt_ns; /* when the next attempt to find verbatimd begins */
+static bool asks;	    /* a question waits, as another thread uses the connection */
 /* when verbatimd is asked again for peers that have not reconnected */
 static uint64_t introduce_ns = NEVER;
 
@@ -49,7 +48,7 @@ void notices_start(struct ctl_client *client, int thread_epoll)
 	epoll = thread_epoll;
 	daemon_lost = asks = false;
 	attempt_ns = 0;
-	port_ask_ns = introduce_ns = NEVER;
+	introduce_ns = NEVER;
 }
 
 static void on_notice(struct ctl_notice *notice)
@@ -80,7 +79,7 @@ static void ask(void)
 {
 	asks = peers_ask();
 	asks |= group_ask();
-	port_ask_ns = port_open_ask(clock_now_ns());
+	port_open_ask(clock_now_ns());
 }
 
 static void introduce(bool all)
@@ -143,11 +142,11 @@ void notices_take(void)
 
 uint64_t notices_due_ns(void)
 {
-	uint64_t due = introduce_ns;
+	uint64_t due = introduce_ns, ports = port_open_due_ns();
 
 	if (asks && clock_now_ns() + ASK_AGAIN_NS < due)
 		due = clock_now_ns() + ASK_AGAIN_NS;
-	if (port_ask_ns < due)
-		due = port_ask_ns;
+	if (ports < due)
+		due = ports;
 	return daemon_lost && attempt_ns < due ? attempt_ns : due;
 }

@@ -273,6 +273,11 @@ uint64_t port_open_ask(uint64_t now)
 	return ask_ns;
 }
 
+uint64_t port_open_due_ns(void)
+{
+	return ask_ns;
+}
+
 void port_open_on_answer(const struct ctl_port_answer *answer)
 {
 	struct question *question;

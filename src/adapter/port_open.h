@@ -53,6 +53,7 @@ void port_open_all(struct context *context);
  */
 #define PORT_OPEN_NEVER UINT64_MAX
 uint64_t port_open_ask(uint64_t now_ns);
+uint64_t port_open_due_ns(void); /* the same, as it is now */
 /* Progress thread: takes over verbatimd's answer. */
 void port_open_on_answer(const struct ctl_port_answer *answer);
 /* Progress thread: there is a new verbatimd, to which all questions are repeated. */
