@@ -159,6 +159,9 @@ bool socket_receive(struct raw_socket *socket, uint8_t *buffer, struct socket_ar
 	const struct tpacket_auxdata *auxdata;
 	ssize_t length = sys_recvmsg(socket->fd, &message, MSG_DONTWAIT);
 
+	/* An error is told once, such as that the interface went down: frames may be behind it. */
+	if (length < 0 && errno != EAGAIN)
+		length = sys_recvmsg(socket->fd, &message, MSG_DONTWAIT);
 	if (length < 0)
 		return false;
 	auxdata = find_auxdata(&message);
