@@ -16,6 +16,7 @@
 
 struct observer {
 	int sock;
+	bool has_begun; /* a message of a list has come */
 	int64_t deadline_ns;
 	pid_t daemon_pid;
 	enum ctl_type what; /* CTL_LIST, CTL_CM_LIST or CTL_COUNTERS */
@@ -96,9 +97,11 @@ static int list_all(struct observer *o)
 		struct fdmsg m;
 		bool ended;
 
-		rc = fdmsg_wait(o->sock, o->deadline_ns, &m);
+		/* of each message: what is done with one may take its time, with a pager */
+		rc = fdmsg_wait(o->sock, deadline_in_ms(OBSERVE_MS), &m);
 		if (rc)
 			break;
+		o->has_begun = true;
 		ended = m.len == sizeof(list) && m.body.header.type == CTL_LIST_END;
 		if (!ended)
 			rc = o->what == CTL_LIST ? show_process(o, &m) : show_listener(o, &m);
@@ -136,7 +139,7 @@ static int ask_daemon(enum dial_which which, struct observer *o, bool *welcomed,
 	enum dial_which reached;
 	int rc = dial_running(which, &o->sock, &reached, why, why_len);
 
-	*welcomed = false;
+	*welcomed = o->has_begun = false;
 	if (rc)
 		return rc;
 	if (o->what != CTL_COUNTERS)
@@ -175,8 +178,8 @@ static int observe_daemon(enum dial_which which, struct observer *o, char *why, 
 			return -EOPNOTSUPP;
 		}
 	}
-	/* The daemon ended during the exchange: then none runs. */
-	return is_hang_up(rc) ? -ECONNREFUSED : rc;
+	/* The daemon ended during the exchange: then none runs. But a part is no list. */
+	return is_hang_up(rc) && !o->has_begun ? -ECONNREFUSED : rc;
 }
 
 static int observe(struct observer *o, char *why, size_t why_len)
