@@ -321,10 +321,13 @@ static void enable_hop_limits(void)
 	lock_release(&port_table_lock);
 }
 
-/* verbatimd does not answer: waiting for a further answer is useless, too. */
+/*
+ * verbatimd does not answer, or waits for a process that has not returned to it: waiting for a
+ * further answer is useless, too.
+ */
 static bool is_silence(int error)
 {
-	return error == ETIMEDOUT || error == ENOTCONN;
+	return error == ETIMEDOUT || error == ENOTCONN || error == EAGAIN;
 }
 
 /* Opens the port as soon as verbatimd answers again, although it has just failed. */
