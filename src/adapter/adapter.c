@@ -125,6 +125,7 @@ static void fill_header(void)
 
 static void undo(void)
 {
+	peers_fini();
 	migrate_fini();
 	cause_init(NULL);
 	counter_init(NULL);

@@ -83,6 +83,19 @@ int peers_init(struct ctl_client *client, uint32_t slot, void *arena, int wake_f
 	return 0;
 }
 
+void peers_fini(void)
+{
+	struct link *self;
+
+	lock_acquire(&links_lock);
+	self = links[own_slot];
+	links[own_slot] = NULL;
+	lock_release(&links_lock);
+	own_arena = NULL;
+	if (self)
+		link_close(self);
+}
+
 /* Both ends may have left something in the memory that the link has moved to. */
 static void wake_both_ends(struct link *link)
 {

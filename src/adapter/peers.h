@@ -20,6 +20,9 @@
 /* Makes the link of this process to itself. `wake_fd` is duplicated. 0 or -errno. */
 int peers_init(struct ctl_client *ctl, uint32_t slot, void *arena, int wake_fd);
 
+/* The adapter did not start: nothing has used the link. */
+void peers_fini(void);
+
 /*
  * The link to the process in `slot`, with a reference; asks verbatimd if there is none yet (blocks
  * for that exchange, so no lock may be held). NULL: there is no such process, or it cannot be

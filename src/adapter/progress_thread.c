@@ -327,7 +327,10 @@ int progress_thread_start(struct ctl_client *client, struct arena_header *header
 	listening_init(epoll);
 	notices_start(client, epoll);
 	sources_watch(epoll);
-	return start_thread();
+	error = start_thread();
+	if (error)
+		progress_thread_reset_after_fork();
+	return error;
 }
 
 void progress_thread_reset_after_fork(void)
