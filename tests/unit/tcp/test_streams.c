@@ -33,8 +33,9 @@
 #include "tcp/streams.h"
 #include "tcp/tcp.h"
 
-#define SECOND 1000000000ull
-#define SHARE  (256u << 10) /* of responses, in a poll */
+#define SECOND	     1000000000ull
+#define SHARE	     (256u << 10) /* of responses, in a poll */
+#define SOCKET_BYTES (256 << 10)  /* of each buffer of a socket */
 
 static uint64_t ahead_s;
 static int fd, peer;
@@ -208,6 +209,9 @@ static int setup(void **state)
 	int listener = socket(AF_INET, SOCK_STREAM, 0);
 
 	fd = socket(AF_INET, SOCK_STREAM, 0);
+	/* else the kernel lets them grow, until they hold all that attach_and_fill posts */
+	setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &(int){ SOCKET_BYTES }, sizeof(int));
+	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ SOCKET_BYTES }, sizeof(int));
 	if (listener < 0 || bind(listener, (struct sockaddr *)&name, len) < 0 ||
 	    listen(listener, 1) < 0 || getsockname(listener, (struct sockaddr *)&name, &len) < 0 ||
 	    connect(fd, (struct sockaddr *)&name, len) < 0)
