@@ -2,202 +2,39 @@
 #include "tcp/streams.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/list.h"
-#include "base/lock.h"
 #include "iwarp/iwarp.h"
 #include "object/cq.h"
 #include "object/qp_table.h"
+#include "tcp/stream.h"
 #include "tcp/tcp.h"
 
-#define INDEX_MASK ((1u << ARENA_QP_BITS) - 1)
-#define HOT_MAX	   8 /* streams that each look reads without asking epoll */
+#define HOT_MAX 8 /* streams that each look reads without asking epoll */
 /* After so many looks in vain (a few milliseconds) epoll tells of the stream. */
-#define COLD_LOOKS     4096
-#define EVENTS_MAX     16
-#define TAKES_MAX      8 /* shares of one stream, one after the other */
-#define AGAIN_NS       2000000ull
-#define LINGER_STEP_NS 5000000ull
-#define GATE_NS	       20000000ull /* for the peer to take the start-up frame (iwarp_may_be_early) */
-/*
- * How long no byte may move between rdma_disconnect, or the peer's FIN, and the half close. If some
- * do now and then, all of that may take BOUND_TIMES as long.
- */
-#define DISCONNECT_NS 30000000000ull
-#define BOUND_TIMES   10
-#define LOOK_NS	      1000000000ull
-#define LINGERING_MAX 128 /* with more, streams that ended are closed at once */
-#define DUE_AT_ONCE   64
-#define CHAINS	      1024
-#define MULPDU_LONG   65535 /* the peer is Verbatim */
-
-struct stream {
-	int fd;
-	struct tcp_identity socket; /* of fd */
-	uint32_t qpn;
-	void (*ended)(void *arg);
-	void *arg;
-	/* guarded by the QP's lock */
-	bool wants_room;  /* EPOLLOUT is on */
-	bool has_sent;	  /* a byte has left in this take */
-	uint64_t gate_ns; /* iwarp_open_gate is due; 0: it is not */
-	/* likewise; the progress thread's alone once the stream is in `over` or `lingering` */
-	uint64_t idle_ns;  /* how long no byte may move; 0: the stream is not ending */
-	uint64_t limit_ns; /* it is given up then, unless a byte moves before */
-	uint64_t bound_ns; /* it is given up then */
-	uint64_t look_ns;  /* when to look next whether bytes have moved */
-	uint64_t moved;	   /* at the last look */
-	/* guarded by lists_lock */
-	struct list link; /* in `due`, `over` or `lingering`; or alone */
-	uint64_t due_ns;
-	struct stream *_Atomic next; /* in `chains` */
-	/* the progress thread's alone */
-	bool is_closed; /* lingering: until no fork is under way */
-};
+#define COLD_LOOKS  4096
+#define EVENTS_MAX  16
+#define TAKES_MAX   8		/* shares of one stream, one after the other */
+#define GATE_NS	    20000000ull /* for the peer to take the start-up frame (iwarp_may_be_early) */
+#define MULPDU_LONG 65535	/* the peer is Verbatim */
 
 _Atomic uint32_t streams_count;
 
 static struct streams_env env;
 static int epoll = -1;
-static struct stream *table[ARENA_QPS]; /* by the QP's index; guarded by its lock */
-static _Atomic uint32_t rooms_wanted;	/* streams with EPOLLOUT */
+static _Atomic uint32_t rooms_wanted; /* streams with EPOLLOUT */
 
 /* QPNs of streams that had bytes lately; 0: free. Any thread; a lost entry costs a call. */
 static _Atomic uint32_t hot[HOT_MAX];
 static _Atomic uint32_t in_vain[HOT_MAX];
 
-static struct lock lists_lock = LOCK_INITIALIZER; /* innermost */
-static struct list due = { &due, &due };	  /* something is to happen at due_ns */
-static struct list over = { &over, &over };	  /* ended; not told yet */
-static struct list lingering = { &lingering, &lingering };
-static unsigned lingering_count;
-static _Atomic uint64_t next_due_ns = STREAMS_NEVER;
-
-/*
- * All streams by their QPNs, from before the QP has one until its socket is closed and no fork is
- * under way: for the child of a fork. Each change stores one pointer, so the child finds complete
- * chains, even if another thread of the parent was in here.
- */
-static struct stream *_Atomic chains[CHAINS] GUARDED_BY(lists_lock);
-
-/*
- * Forks under way. A fork copies the descriptors first, then the memory: a socket that is closed in
- * between needs its stream in the chain still.
- *
- * Barrier FORK: the thread that forks counts the fork, then the kernel copies the descriptors. The
- * progress thread closes a socket, then reads the count. So it sees each fork that has copied the
- * socket, until that fork has copied the chains, too.
- */
-static _Atomic uint32_t forks;
-
-/*
- * Not below 0: the child of a signal handler that forks sets it to 0 within a call, and the call
- * goes on there.
- */
-static void count_down(_Atomic uint32_t *count)
-{
-	uint32_t now = atomic_load(count);
-
-	while (now && !atomic_compare_exchange_weak(count, &now, now - 1))
-		;
-}
-
-static void before_fork(void)
-{
-	atomic_fetch_add(&forks, 1);
-}
-
-static void after_fork(void)
-{
-	count_down(&forks);
-}
-
-static void after_fork_in_child(void)
-{
-	atomic_store(&forks, 0);
-}
-
-void streams_watch_forks(void)
-{
-	pthread_atfork(before_fork, after_fork, after_fork_in_child);
-}
-
-static struct stream *_Atomic *chain_of(uint32_t qpn) REQUIRES(lists_lock)
-{
-	return &chains[qpn % CHAINS];
-}
-
-static void remember(struct stream *s)
-{
-	struct stream *_Atomic *chain;
-
-	lock_acquire(&lists_lock);
-	chain = chain_of(s->qpn);
-	atomic_store(&s->next, atomic_load(chain));
-	atomic_store(chain, s);
-	lock_release(&lists_lock);
-	atomic_fetch_add(&streams_count, 1);
-}
-
-static void forget(struct stream *s)
-{
-	struct stream *_Atomic *link;
-	struct stream *found;
-
-	lock_acquire(&lists_lock);
-	link = chain_of(s->qpn);
-	while ((found = atomic_load(link)) && found != s)
-		link = &found->next;
-	if (found) /* not in a child that a signal handler forked in streams_attach */
-		atomic_store(link, atomic_load(&s->next));
-	lock_release(&lists_lock);
-	count_down(&streams_count);
-}
-
-static struct stream **place_of(uint32_t qpn)
-{
-	return &table[qpn & INDEX_MASK];
-}
-
 int streams_epoll(void)
 {
 	return epoll;
-}
-
-/*
- * ------------------------------------------------------------------------------------------
- * What is due.
- */
-
-static void note_due(uint64_t ns) REQUIRES(lists_lock)
-{
-	if (ns < atomic_load(&next_due_ns))
-		atomic_store(&next_due_ns, ns);
-}
-
-static void schedule(struct stream *s, uint64_t ns)
-{
-	lock_acquire(&lists_lock);
-	if (list_empty(&s->link) || ns < s->due_ns) {
-		s->due_ns = ns;
-		list_del(&s->link);
-		list_add_tail(&due, &s->link);
-		note_due(ns);
-	}
-	lock_release(&lists_lock);
-	env.wake();
-}
-
-uint64_t streams_due_ns(void)
-{
-	return atomic_load(&next_due_ns);
 }
 
 /*
@@ -258,74 +95,20 @@ static ssize_t receive_pieces(void *stream, const struct iovec *pieces, int coun
 	return tcp_receive(s->fd, pieces, count);
 }
 
-static uint64_t least(uint64_t a, uint64_t b)
-{
-	return a < b ? a : b;
-}
-
-/* The stream is to end: the first such limit, or a shorter one. */
-static void limit(struct stream *s, uint64_t idle_ns, uint64_t now)
-{
-	if (!s->idle_ns) {
-		s->limit_ns = s->bound_ns = UINT64_MAX;
-		s->moved = tcp_bytes_moved(s->fd);
-		s->look_ns = now + LOOK_NS;
-	}
-	s->idle_ns = idle_ns;
-	s->limit_ns = least(s->limit_ns, now + idle_ns);
-	s->bound_ns = least(s->bound_ns, now + BOUND_TIMES * idle_ns);
-}
-
-/* True: the stream has not ended in time. */
-static bool is_late(struct stream *s, uint64_t now)
-{
-	uint64_t moved;
-
-	if (now < s->look_ns)
-		return false;
-	s->look_ns = now + LOOK_NS;
-	moved = tcp_bytes_moved(s->fd);
-	if (moved != s->moved)
-		s->limit_ns = now + s->idle_ns;
-	s->moved = moved;
-	return now >= s->limit_ns || now >= s->bound_ns;
-}
-
-/* A limit that is no shorter than that of before changes nothing, so a peer gains no time. */
 static void begin_end(void *stream, bool failed)
 {
-	struct stream *s = stream;
-	uint64_t idle_ns = failed ? STREAMS_LINGER_NS : DISCONNECT_NS;
-
-	if (s->idle_ns && s->idle_ns <= idle_ns)
-		return;
-	limit(s, idle_ns, clock_now_ns());
-	schedule(s, s->look_ns);
+	stream_begin_end(stream, failed);
 }
 
 /* The bound of `ending`, which the engine has called before, remains. */
 static void half_close(void *stream)
 {
-	struct stream *s = stream;
-
-	tcp_half_close(s->fd);
-	s->idle_ns = STREAMS_LINGER_NS;
-	s->limit_ns = clock_now_ns() + s->idle_ns;
+	stream_half_close(stream);
 }
 
 static void end_stream(void *stream, struct qp *qp, enum iwarp_end end)
 {
-	struct stream *s = stream;
-
-	want_room(s, false);
-	epoll_ctl(epoll, EPOLL_CTL_DEL, s->fd, NULL);
-	*place_of(s->qpn) = NULL;
-	lock_acquire(&lists_lock);
-	list_del(&s->link);
-	list_add_tail(&over, &s->link);
-	note_due(0);
-	lock_release(&lists_lock);
-	env.wake();
+	stream_end(stream);
 }
 
 static void again(void *stream, struct qp *qp)
@@ -334,7 +117,7 @@ static void again(void *stream, struct qp *qp)
 
 	if (tcp_peer_has_closed(s->fd))
 		begin_end(s, false);
-	schedule(s, clock_now_ns() + AGAIN_NS);
+	stream_schedule(s, clock_now_ns() + STREAM_AGAIN_NS);
 }
 
 int streams_init(const struct streams_env *surroundings)
@@ -350,6 +133,7 @@ int streams_init(const struct streams_env *surroundings)
 	};
 
 	env = *surroundings;
+	stream_init(env.wake);
 	iwarp_init(&engine);
 	if (epoll < 0)
 		epoll = epoll_create1(EPOLL_CLOEXEC);
@@ -378,13 +162,13 @@ static int start(struct qp *qp, struct stream *s, const struct mpa_agreed *agree
 
 	if (epoll_ctl(epoll, EPOLL_CTL_ADD, s->fd, &event) < 0)
 		return -errno;
-	*place_of(s->qpn) = s;
+	stream_set(s->qpn, s);
 	qp->attr.qp_access_flags = RIGHTS;
 	qp->entry->path = ARENA_PATH_TCP;
 	tcp_peer(s->fd, qp->entry->peer);
 	rc = -iwarp_attach(qp, s, &options, NULL, 0);
-	if (rc && *place_of(s->qpn) == s) {
-		*place_of(s->qpn) = NULL;
+	if (rc && stream_at(s->qpn) == s) {
+		stream_set(s->qpn, NULL);
 		epoll_ctl(epoll, EPOLL_CTL_DEL, s->fd, NULL);
 	}
 	return rc;
@@ -392,125 +176,66 @@ static int start(struct qp *qp, struct stream *s, const struct mpa_agreed *agree
 
 bool streams_may_attach(const struct qp *qp)
 {
-	return !*place_of(qp->ib.qp_num) && iwarp_may_attach(qp);
+	return !stream_at(qp->ib.qp_num) && iwarp_may_attach(qp);
 }
+
+static void leave(struct stream *s)
+{
+	want_room(s, false);
+	epoll_ctl(epoll, EPOLL_CTL_DEL, s->fd, NULL);
+}
+
+static void closed(void)
+{
+	stream_count_down(&streams_count);
+}
+
+static void disconnect(struct qp *qp, struct stream *s) REQUIRES(qp->lock)
+{
+	iwarp_disconnect(qp);
+}
+
+static void serve(struct qp *qp, struct stream *s, uint64_t now) REQUIRES(qp->lock);
+
+static const struct stream_use bytes = {
+	.disconnect = disconnect,
+	.serve = serve,
+	.leave = leave,
+	.closed = closed,
+};
 
 int streams_attach(struct qp *qp, int fd, const struct mpa_agreed *agreed, void (*ended)(void *arg),
 		   void *arg)
 {
-	struct stream *s = calloc(1, sizeof(*s));
+	struct stream *s = stream_make(qp->ib.qp_num, fd, &bytes, ended, arg);
 	int rc;
 
 	if (!s)
 		return -ENOMEM;
-	*s = (struct stream){ .fd = fd, .qpn = qp->ib.qp_num, .ended = ended, .arg = arg };
-	list_init(&s->link);
-	tcp_identify(fd, &s->socket);
-	remember(s); /* while the caller has it, too */
+	atomic_fetch_add(&streams_count, 1);
 	rc = streams_may_attach(qp) ? tcp_prepare(fd) : -EINVAL;
 	if (!rc)
 		rc = start(qp, s, agreed);
 	if (rc) {
-		forget(s);
-		free(s);
+		stream_drop(s);
+		stream_count_down(&streams_count);
 	} else if (iwarp_may_be_early(agreed)) {
 		s->gate_ns = clock_now_ns() + GATE_NS;
-		schedule(s, s->gate_ns);
+		stream_schedule(s, s->gate_ns);
 	}
 	return rc;
 }
 
 void streams_disconnect(struct qp *qp, const void *arg, bool abort)
 {
-	struct stream *s = *place_of(qp->ib.qp_num);
+	struct stream *s = stream_at(qp->ib.qp_num);
 
 	if (!s || s->arg != arg)
 		return;
-	if (abort) {
+	if (abort)
 		qp_enter_error(qp, CAUSE_NONE);
-		return;
-	}
-	iwarp_disconnect(qp);
-}
-
-/* True: the socket is closed, and `s` freed. */
-static bool close_if_done(struct stream *s, uint64_t now)
-{
-	if (!s->is_closed) {
-		if (!tcp_drain(s->fd) && !is_late(s, now) && lingering_count < LINGERING_MAX)
-			return false;
-		close(s->fd);
-		s->is_closed = true;
-	}
-	if (atomic_load(&forks)) /* FORK */
-		return false;
-	forget(s);
-	free(s);
-	return true;
-}
-
-static struct stream *take_over(void)
-{
-	struct stream *s = NULL;
-
-	lock_acquire(&lists_lock);
-	if (!list_empty(&over)) {
-		s = list_entry(over.next, struct stream, link);
-		list_del(&s->link);
-		list_init(&s->link);
-	}
-	lock_release(&lists_lock);
-	return s;
-}
-
-/* `lingering` is the progress thread's alone. */
-static void end_all(uint64_t now)
-{
-	struct list *pos, *after;
-	struct stream *s;
-
-	list_for_each_safe(pos, after, &lingering) {
-		s = list_entry(pos, struct stream, link);
-		list_del(&s->link);
-		if (close_if_done(s, now))
-			lingering_count--;
-		else
-			list_add_tail(after, &s->link);
-	}
-	while ((s = take_over())) {
-		tcp_half_close(s->fd);
-		s->idle_ns = 0;
-		limit(s, STREAMS_LINGER_NS, now);
-		s->ended(s->arg);
-		if (close_if_done(s, now))
-			continue;
-		list_add_tail(&lingering, &s->link);
-		lingering_count++;
-	}
-}
-
-/* Streams at whose time it is, by their QPNs; sets when the next is due. */
-static unsigned take_due(uint64_t now, uint32_t qpns[DUE_AT_ONCE])
-{
-	struct list *pos, *after;
-	uint64_t next = lingering_count ? now + LINGER_STEP_NS : STREAMS_NEVER;
-	unsigned count = 0;
-
-	lock_acquire(&lists_lock);
-	list_for_each_safe(pos, after, &due) {
-		struct stream *s = list_entry(pos, struct stream, link);
-
-		if (s->due_ns <= now && count < DUE_AT_ONCE) {
-			list_del(&s->link);
-			list_init(&s->link);
-			qpns[count++] = s->qpn;
-		} else if (s->due_ns < next) {
-			next = s->due_ns;
-		}
-	}
-	atomic_store(&next_due_ns, list_empty(&over) ? next : 0);
-	lock_release(&lists_lock);
-	return count;
+	else
+		s->use->disconnect(qp, s);
 }
 
 /*
@@ -552,7 +277,7 @@ static enum found take(struct qp *qp, struct stream *s) REQUIRES(qp->lock)
 	s->has_sent = false;
 	if (s->wants_room)
 		iwarp_on_writable(qp);
-	while (*place_of(qpn) == s) {
+	while (stream_at(qpn) == s) {
 		enum iwarp_progress progress;
 
 		any = false;
@@ -561,7 +286,7 @@ static enum found take(struct qp *qp, struct stream *s) REQUIRES(qp->lock)
 		if (progress != IWARP_MORE || ++takes == TAKES_MAX)
 			break;
 	}
-	if (*place_of(qpn) != s)
+	if (stream_at(qpn) != s)
 		return SOMETHING; /* it has ended */
 	want_room(s, iwarp_wants_room(qp));
 	return came || s->has_sent ? SOMETHING : NOTHING;
@@ -575,8 +300,8 @@ static enum found look_at(uint32_t qpn)
 
 	if (!qp_find_locked(qpn, &qp))
 		return GONE;
-	s = *place_of(qpn);
-	if (s) {
+	s = stream_at(qpn);
+	if (s && s->use == &bytes) {
 		found = take(qp, s);
 		cq_give_events();
 	}
@@ -681,8 +406,8 @@ void streams_catch_up(struct qp *qp)
 	struct stream *s;
 
 	lock_acquire(&qp->lock);
-	s = *place_of(qp->ib.qp_num);
-	if (s) {
+	s = stream_at(qp->ib.qp_num);
+	if (s && s->use == &bytes) {
 		take(qp, s);
 		cq_give_events();
 	}
@@ -690,74 +415,34 @@ void streams_catch_up(struct qp *qp)
 }
 
 /* What it takes may end a wait for which more was left behind, and no event tells of that. */
-static void serve_due(uint32_t qpn, uint64_t now)
+static void serve(struct qp *qp, struct stream *s, uint64_t now)
 {
+	uint32_t qpn = s->qpn;
 	enum found found = NOTHING;
-	struct stream *s;
-	struct qp *qp;
 
-	if (!qp_find_locked(qpn, &qp))
-		return;
-	s = *place_of(qpn);
-	if (s) {
-		if (s->idle_ns && is_late(s, now))
-			iwarp_give_up(qp);
-		else
-			found = take(qp, s);
-		if (*place_of(qpn) == s && s->gate_ns && s->gate_ns <= now) {
-			s->gate_ns = 0;
-			iwarp_open_gate(qp);
-		}
-		if (*place_of(qpn) == s && found == SOMETHING)
-			schedule(s, now);
-		else if (*place_of(qpn) == s && s->idle_ns)
-			schedule(s, s->look_ns);
-		if (*place_of(qpn) == s && s->gate_ns)
-			schedule(s, s->gate_ns);
-		cq_give_events();
+	if (stream_is_late(s, now))
+		iwarp_give_up(qp);
+	else
+		found = take(qp, s);
+	if (stream_at(qpn) == s && s->gate_ns && s->gate_ns <= now) {
+		s->gate_ns = 0;
+		iwarp_open_gate(qp);
 	}
-	qp_unlock(qp);
-}
-
-bool streams_service(void)
-{
-	uint32_t qpns[DUE_AT_ONCE];
-	uint64_t now;
-	unsigned count;
-
-	if (atomic_load(&next_due_ns) == STREAMS_NEVER)
-		return false;
-	now = clock_now_ns();
-	if (atomic_load(&next_due_ns) > now)
-		return false;
-	end_all(now);
-	count = take_due(now, qpns);
-	for (unsigned i = 0; i < count; i++)
-		serve_due(qpns[i], now);
-	return count == DUE_AT_ONCE;
+	if (stream_at(qpn) == s && found == SOMETHING)
+		stream_schedule(s, now);
+	else if (stream_at(qpn) == s && s->idle_ns)
+		stream_schedule(s, s->look_ns);
+	if (stream_at(qpn) == s && s->gate_ns)
+		stream_schedule(s, s->gate_ns);
 }
 
 void streams_reset_after_fork(void)
 {
-	lock_acquire_in_child(&lists_lock);
-	for (unsigned i = 0; i < CHAINS; i++) {
-		for (struct stream *s = chains[i]; s; s = s->next)
-			tcp_close_copy(s->fd, &s->socket);
-		chains[i] = NULL;
-	}
-	for (unsigned i = 0; i < ARENA_QPS; i++)
-		if (table[i]) /* a store would copy the page */
-			table[i] = NULL;
-	list_init(&due);
-	list_init(&over);
-	list_init(&lingering);
-	lingering_count = 0;
-	atomic_store(&next_due_ns, STREAMS_NEVER);
+	stream_reset_after_fork();
 	for (unsigned i = 0; i < HOT_MAX; i++)
 		atomic_store(&hot[i], 0);
 	atomic_store(&rooms_wanted, 0);
 	atomic_store(&streams_count, 0);
-	lock_release(&lists_lock);
 	if (epoll >= 0)
 		close(epoll);
 	epoll = -1;
