@@ -9,17 +9,20 @@
 #include "iwarp/segment.h"
 
 /* The frame: a key of 16 bytes, flags, the revision, the number of bytes that follow. */
-#define KEY_BYTES      16
-#define AT_FLAGS       16
-#define AT_REVISION    17
-#define AT_LENGTH      18
-#define FLAG_MARKERS   0x80
-#define FLAG_CRC       0x40
-#define FLAG_REJECT    0x20
-#define FLAG_ENHANCED  0x10 /* RFC 6581: IRD and ORD come before the private data */
-#define FLAG_HAS_EXT   0x02 /* a request of Verbatim: RFC 7306 is there */
-#define FLAG_TAKES_EXT 0x01 /* a reply to that; siw echoes the flags of the request */
-#define REVISION_MAX   2
+#define KEY_BYTES     16
+#define AT_FLAGS      16
+#define AT_REVISION   17
+#define AT_LENGTH     18
+#define FLAG_MARKERS  0x80
+#define FLAG_CRC      0x40
+#define FLAG_REJECT   0x20
+#define FLAG_ENHANCED 0x10 /* RFC 6581: IRD and ORD come before the private data */
+/* siw echoes the flags of a request, so a request and its reply have two bits each. */
+#define FLAG_HAS_EXT	 0x02 /* a request of Verbatim: RFC 7306 is there */
+#define FLAG_TAKES_EXT	 0x01 /* the reply to that */
+#define FLAG_ASKS_PLACE	 0x04 /* a request: the ends may be processes of one host */
+#define FLAG_TELLS_PLACE 0x08 /* the reply to that: the responder's place ends the private data */
+#define REVISION_MAX	 2
 
 /* RFC 6581 9: above IRD and ORD. */
 #define NEGOTIATION_BYTES 4
@@ -85,6 +88,8 @@ int mpa_startup_call(struct mpa_startup *startup, const struct mpa_offer *offer,
 		flags |= FLAG_ENHANCED;
 	if (offer->extensions)
 		flags |= FLAG_HAS_EXT;
+	if (offer->extensions && offer->same_host)
+		flags |= FLAG_ASKS_PLACE;
 	if (offer->peer_to_peer) {
 		ird |= IRD_PEER_TO_PEER | IRD_EMPTY;
 		ord |= ORD_WRITE | ORD_READ;
@@ -183,6 +188,17 @@ static bool agree_depths(struct mpa_startup *startup, uint16_t ird, uint16_t ord
 	return startup->peer_ord <= MPA_IRD_MAX;
 }
 
+/* The last bytes of the reply's private data. False: there are too few. */
+static bool take_place(struct mpa_startup *startup)
+{
+	if (startup->private_bytes < SAME_HOST_PLACE_BYTES)
+		return false;
+	startup->private_bytes -= SAME_HOST_PLACE_BYTES;
+	memcpy(startup->place, startup->private_data + startup->private_bytes,
+	       SAME_HOST_PLACE_BYTES);
+	return true;
+}
+
 static void on_reply(struct mpa_startup *startup)
 {
 	struct mpa_agreed *agreed = &startup->agreed;
@@ -201,6 +217,12 @@ static void on_reply(struct mpa_startup *startup)
 	agreed->sends_markers = flags & FLAG_MARKERS;
 	agreed->gets_markers = startup->offer.markers;
 	agreed->extensions = startup->offer.extensions && flags & FLAG_TAKES_EXT;
+	agreed->same_host =
+		agreed->extensions && startup->offer.same_host && flags & FLAG_TELLS_PLACE;
+	if (agreed->same_host && !take_place(startup)) {
+		fail(startup, CAUSE_MPA_FRAME);
+		return;
+	}
 	agreed->rtr = startup->offer.peer_to_peer ? choose_rtr(startup) : MPA_RTR_NONE;
 	if (!agree_depths(startup, startup->offer.ird, startup->offer.ord) ||
 	    (agreed->sends_markers && startup->offer.refuse_markers)) {
@@ -261,6 +283,32 @@ int mpa_startup_reject(struct mpa_startup *startup, const void *private_data, si
 	return error;
 }
 
+bool mpa_startup_asks_place(const struct mpa_startup *startup)
+{
+	return startup->offer.extensions && startup->flags & FLAG_HAS_EXT &&
+	       startup->flags & FLAG_ASKS_PLACE;
+}
+
+void mpa_startup_offer_place(struct mpa_startup *startup, const uint8_t *place)
+{
+	startup->offer.same_host = place != NULL;
+	if (place)
+		memcpy(startup->place, place, SAME_HOST_PLACE_BYTES);
+}
+
+/* Behind the private data of a reply. -EINVAL: there is no room. */
+static int add_place(struct mpa_startup *startup)
+{
+	uint16_t length = get16(startup->out + AT_LENGTH);
+
+	if (length > MPA_PRIVATE_MAX - SAME_HOST_PLACE_BYTES)
+		return -EINVAL;
+	put16(startup->out + AT_LENGTH, (uint16_t)(length + SAME_HOST_PLACE_BYTES));
+	memcpy(startup->out + startup->out_bytes, startup->place, SAME_HOST_PLACE_BYTES);
+	startup->out_bytes += SAME_HOST_PLACE_BYTES;
+	return 0;
+}
+
 int mpa_startup_accept(struct mpa_startup *startup, uint16_t ird, uint16_t ord,
 		       const void *private_data, size_t bytes)
 {
@@ -279,9 +327,12 @@ int mpa_startup_accept(struct mpa_startup *startup, uint16_t ird, uint16_t ord,
 	agreed->sends_markers = startup->flags & FLAG_MARKERS;
 	agreed->gets_markers = startup->offer.markers;
 	agreed->extensions = startup->offer.extensions && startup->flags & FLAG_HAS_EXT;
+	agreed->same_host = startup->offer.same_host && mpa_startup_asks_place(startup);
 	agreed->rtr = choose_rtr(startup);
 	if (agreed->extensions)
 		flags |= FLAG_TAKES_EXT;
+	if (agreed->same_host)
+		flags |= FLAG_TELLS_PLACE;
 	if (agreed->rtr != MPA_RTR_NONE)
 		ird_bits = IRD_PEER_TO_PEER;
 	if (agreed->rtr == MPA_RTR_EMPTY)
@@ -295,6 +346,8 @@ int mpa_startup_accept(struct mpa_startup *startup, uint16_t ird, uint16_t ord,
 	}
 	error = make_frame(startup, reply_key, flags, agreed->ird | ird_bits,
 			   agreed->ord | ord_bits, private_data, bytes);
+	if (!error && agreed->same_host)
+		error = add_place(startup);
 	if (!error)
 		startup->state = MPA_ESTABLISHED;
 	return error;

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "base/cause.h"
+#include "iwarp/same_host.h"
 
 #define MPA_PRIVATE_MAX 512 /* bytes of private data, RFC 6581's own four included */
 #define MPA_FRAME_BYTES 20
@@ -53,7 +54,12 @@ struct mpa_offer {
 	bool refuse_markers; /* responder: fails if the peer asks for them, as siw does */
 	bool peer_to_peer;   /* initiator, revision 2: proposes all three kinds of RTR */
 	bool extensions;     /* has RFC 7306, and asks whether the peer is Verbatim with it, too */
-	uint16_t ird, ord;   /* READs that it takes, and wants to have, at once: 0..MPA_RD_MAX */
+	/*
+	 * With `extensions`. Initiator: the peer's address is one of this host, and shared memory
+	 * may be the connection's path. Responder: see mpa_startup_offer_place.
+	 */
+	bool same_host;
+	uint16_t ird, ord; /* READs that it takes, and wants to have, at once: 0..MPA_RD_MAX */
 };
 
 /* What both ends agreed on. */
@@ -61,7 +67,12 @@ struct mpa_agreed {
 	bool initiator;
 	bool crc;
 	bool sends_markers, gets_markers;
-	bool extensions;   /* RFC 7306: immediate data and atomics */
+	bool extensions; /* RFC 7306: immediate data and atomics */
+	/*
+	 * The responder has said its place on this host. The initiator's frame of
+	 * iwarp/same_host.h comes next, and says whether the path is shared memory.
+	 */
+	bool same_host;
 	uint16_t ird, ord; /* of this end */
 	enum mpa_rtr rtr;
 };
@@ -80,6 +91,8 @@ struct mpa_startup {
 	uint16_t private_bytes;
 	const uint8_t *private_data; /* the program's, within `in`; valid from ASKED, REJECTED,
 					ESTABLISHED (initiator) on */
+	/* agreed.same_host: the responder's place. Responder: this end's; initiator: the peer's */
+	uint8_t place[SAME_HOST_PLACE_BYTES];
 	uint16_t in_bytes;
 	uint8_t in[MPA_FRAME_MAX];
 	/* this end's frame: `out_bytes` bytes, of which the caller has sent `out_sent` */
@@ -111,6 +124,15 @@ size_t mpa_startup_wanted(const struct mpa_startup *startup);
 int mpa_startup_accept(struct mpa_startup *startup, uint16_t ird, uint16_t ord,
 		       const void *private_data, size_t bytes);
 int mpa_startup_reject(struct mpa_startup *startup, const void *private_data, size_t bytes);
+
+/*
+ * Responder, in MPA_ASKED: whether the initiator takes the ends for processes of one host; and
+ * before mpa_startup_accept, that this end does, too: the reply tells the initiator of `place`.
+ * NULL: this end does not, as by default.
+ */
+bool mpa_startup_asks_place(const struct mpa_startup *startup);
+void mpa_startup_offer_place(struct mpa_startup *startup,
+			     const uint8_t *place /* SAME_HOST_PLACE_BYTES */);
 
 /* The ULPDU that makes an FPDU of a TCP segment of `mss` bytes (RFC 5044 5.1); 128 at least. */
 uint32_t mpa_mulpdu(uint32_t mss, bool markers);

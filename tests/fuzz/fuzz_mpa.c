@@ -17,17 +17,22 @@ static void require(bool what)
 		abort();
 }
 
+static const uint8_t own_place[SAME_HOST_PLACE_BYTES] = { 1 };
+
 static void check(const struct mpa_startup *startup, const struct mpa_offer *offer)
 {
 	const struct mpa_agreed *agreed = &startup->agreed;
 
-	require(startup->in_bytes <= MPA_FRAME_MAX && startup->out_bytes <= MPA_FRAME_MAX);
+	size_t place = agreed->same_host && agreed->initiator ? SAME_HOST_PLACE_BYTES : 0;
+
 	if (startup->state == MPA_ASKED || startup->state == MPA_ESTABLISHED)
 		require(startup->private_data >= startup->in + MPA_FRAME_BYTES &&
-			startup->private_data + startup->private_bytes ==
+			startup->private_data + startup->private_bytes + place ==
 				startup->in + startup->in_bytes);
+	require(startup->in_bytes <= MPA_FRAME_MAX && startup->out_bytes <= MPA_FRAME_MAX);
 	if (startup->state != MPA_ESTABLISHED)
 		return;
+	require(!agreed->same_host || (agreed->extensions && offer->same_host));
 	require(agreed->ird <= MPA_IRD_MAX && agreed->ord <= offer->ord);
 	require(!agreed->sends_markers || !offer->refuse_markers);
 	require(!offer->crc || agreed->crc);
@@ -48,6 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		.refuse_markers = data[0] & 8,
 		.peer_to_peer = data[0] & 16,
 		.extensions = data[0] & 32,
+		.same_host = data[0] & 128,
 		.ird = data[1] & 31,
 		.ord = data[1] >> 3,
 	};
@@ -70,7 +76,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		size -= n;
 	}
 	if (startup.state == MPA_ASKED) {
-		int error = mpa_startup_accept(&startup, 16, 16, NULL, 0);
+		int error;
+
+		if (offer.same_host)
+			mpa_startup_offer_place(&startup, own_place);
+		error = mpa_startup_accept(&startup, 16, 16, NULL, 0);
 
 		require(!error || startup.state == MPA_REJECTED);
 		check(&startup, &offer);

@@ -263,6 +263,91 @@ static void test_mulpdu(void **state)
 	assert_int_equal(mpa_mulpdu(1448, true), 1430);
 }
 
+static const struct mpa_offer neighbour = {
+	.revision = 2, .extensions = true, .same_host = true, .ird = 8, .ord = 4
+};
+static const struct same_host_place server = { .qpn = 0x14001, .cookie = 0x1122334455667788 };
+
+/* The program's private data ends before the place. */
+static void test_same_host(void **state)
+{
+	uint8_t place[SAME_HOST_PLACE_BYTES];
+	struct same_host_place got;
+
+	for (size_t piece = 1; piece < 90; piece += 8) {
+		assert_int_equal(mpa_startup_call(&initiator, &neighbour, "hello", 5), 0);
+		mpa_startup_answer(&responder, &(struct mpa_offer){ .extensions = true });
+		pass(&initiator, &responder, piece);
+		assert_true(mpa_startup_asks_place(&responder));
+		same_host_put_place(place, &server);
+		mpa_startup_offer_place(&responder, place);
+		assert_int_equal(mpa_startup_accept(&responder, 16, 16, "welcome!", 8), 0);
+		pass(&responder, &initiator, piece);
+		assert_true(initiator.agreed.same_host && responder.agreed.same_host);
+		assert_int_equal(initiator.private_bytes, 8);
+		assert_memory_equal(initiator.private_data, "welcome!", 8);
+		same_host_get_place(initiator.place, &got);
+		assert_int_equal(got.qpn, server.qpn);
+		assert_int_equal(got.cookie, server.cookie);
+	}
+}
+
+/* Either end may not see the other as of its host, or be older. */
+static void test_not_of_same_host(void **state)
+{
+	struct mpa_offer without = neighbour;
+
+	without.same_host = false;
+	establish(&neighbour, &without, 1000);
+	assert_false(initiator.agreed.same_host || responder.agreed.same_host);
+	establish(&without, &neighbour, 1000);
+	assert_false(initiator.agreed.same_host || responder.agreed.same_host);
+	without = neighbour;
+	without.extensions = false;
+	establish(&without, &neighbour, 1000);
+	assert_false(initiator.agreed.same_host || responder.agreed.same_host);
+}
+
+/* An echo of the request's flags, as of siw, is no answer; and a place needs its bytes. */
+static void test_reply_without_a_place(void **state)
+{
+	assert_int_equal(mpa_startup_call(&initiator, &neighbour, NULL, 0), 0);
+	mpa_startup_answer(&responder, &plain);
+	pass(&initiator, &responder, 1000);
+	assert_int_equal(mpa_startup_accept(&responder, 1, 1, "0123456789", 10), 0);
+	responder.out[16] |= initiator.out[16];
+	pass(&responder, &initiator, 1000);
+	assert_int_equal(initiator.state, MPA_ESTABLISHED);
+	assert_false(initiator.agreed.same_host);
+	assert_int_equal(initiator.private_bytes, 10);
+
+	assert_int_equal(mpa_startup_call(&initiator, &neighbour, NULL, 0), 0);
+	responder.out[16] |= 0x09;
+	pass(&responder, &initiator, 1000);
+	assert_int_equal(initiator.state, MPA_FAILED);
+}
+
+static void test_frame_of_the_initiator(void **state)
+{
+	uint8_t frame[SAME_HOST_FRAME_BYTES];
+	struct same_host_place got;
+	bool shared;
+
+	same_host_put_frame(frame, &server);
+	assert_true(same_host_get_frame(frame, &shared, &got));
+	assert_true(shared);
+	assert_int_equal(got.qpn, server.qpn);
+	assert_int_equal(got.cookie, server.cookie);
+	same_host_put_frame(frame, NULL);
+	assert_true(same_host_get_frame(frame, &shared, &got));
+	assert_false(shared);
+	for (unsigned at = 0; at < 8; at++) {
+		frame[at]++;
+		assert_false(same_host_get_frame(frame, &shared, &got));
+		frame[at]--;
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -278,6 +363,10 @@ int main(void)
 		cmocka_unit_test(test_private_data_of_any_length),
 		cmocka_unit_test(test_bad_frames),
 		cmocka_unit_test(test_mulpdu),
+		cmocka_unit_test(test_same_host),
+		cmocka_unit_test(test_not_of_same_host),
+		cmocka_unit_test(test_reply_without_a_place),
+		cmocka_unit_test(test_frame_of_the_initiator),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
