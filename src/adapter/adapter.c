@@ -224,6 +224,8 @@ static int make_tables(void)
 	raw_sockets_init();
 	roce_init(&surroundings);
 	error = ports_init(ctl, arena);
+	if (!error)
+		error = path_init_rnic(cookie);
 	if (error)
 		return error;
 	return peers_init(ctl, slot, arena, wake_fd);
@@ -377,6 +379,21 @@ int adapter_import_region(struct pd *pd, uint32_t pd_number, uint32_t handle, st
 	if (link)
 		link_put(link);
 	return error;
+}
+
+bool adapter_meet(const struct same_host_place *peer)
+{
+	uint32_t their_slot = peer->qpn >> ARENA_QP_BITS;
+	struct link *link = peers_find(their_slot);
+	bool met = link && link->alive && link->peer->cookie == peer->cookie;
+
+	if (link)
+		link_put(link);
+	if (!met)
+		cause_note(CAUSE_IWARP_BY_STREAM, 0,
+			   "no process that this one can link with is its peer's in slot %u",
+			   their_slot);
+	return met;
 }
 
 int adapter_open_raw_socket(struct qp *qp)

@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "iwarp/same_host.h"
 #include "object/context.h"
 #include "object/flow.h"
 #include "object/mr.h"
@@ -46,6 +47,13 @@ const struct qp_path *adapter_path(const struct context *context, enum ibv_qp_ty
  * ENOMEM.
  */
 int adapter_import_region(struct pd *pd, uint32_t pd_number, uint32_t handle, struct mr **mr);
+
+/*
+ * Finds the process of a peer that has told its place (iwarp/same_host.h), by verbatimd if need be:
+ * false, with a cause, if there is no such process, or no link to it. Blocks for that exchange; no
+ * locks.
+ */
+bool adapter_meet(const struct same_host_place *peer);
 
 /* Gives a new RAW_PACKET QP its raw socket: 0, or an errno with a cause. */
 int adapter_open_raw_socket(struct qp *qp);

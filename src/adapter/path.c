@@ -1,17 +1,35 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/path.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/cause.h"
+#include "iwarp/iwarp.h"
 #include "netdev/device.h"
 #include "object/context.h"
+#include "object/limits.h"
+#include "object/qp_table.h"
 #include "roce/roce.h"
-#include "shm/shm_qp.h"
+#include "shm/progress.h"
+#include "shm/shm.h"
+#include "tcp/control.h"
+#include "tcp/streams.h"
+#include "tcp/tcp.h"
+
+/*
+ * iWARP has none of these attributes. A request without a receive fails at once, as there is no RNR
+ * (RFC 5040 7.1); a QP that does not answer is known by the socket.
+ */
+#define TIMEOUT	      14
+#define RETRY_COUNT   7
+#define RNR_RETRY     0
+#define MIN_RNR_TIMER 12
 
 static bool forced;
+static uint64_t own_cookie;
 
 bool path_is_forced(void)
 {
@@ -56,4 +74,109 @@ void path_init(void)
 
 	forced = path && !strcmp(path, "wire");
 	qp_set_path_choice(choose);
+}
+
+/*
+ * ------------------------------------------------------------------------------------------
+ * RNICs whose peers are on this host.
+ */
+
+/* Without locks. The link's lock is outside the QP's, hence the reference. */
+static void catch_up(uint32_t qpn)
+{
+	struct link *link = NULL;
+	struct qp *qp;
+
+	if (!qp_find_locked(qpn, &qp))
+		return;
+	if (shm_of(qp) && shm_of(qp)->link)
+		link_get(link = shm_of(qp)->link);
+	qp_unlock(qp);
+	if (!link)
+		return;
+	progress_catch_up(link);
+	link_put(link);
+}
+
+int path_init_rnic(uint64_t cookie)
+{
+	static const struct shm_rnic_env path = {
+		.on_quiesce = tcp_control_on_quiesce,
+		.close = tcp_control_disconnect,
+	};
+	static const struct tcp_control_env socket = {
+		.on_ready = shm_rnic_open,
+		.is_served = shm_rnic_is_served,
+		.catch_up = catch_up,
+	};
+
+	own_cookie = cookie;
+	shm_rnic_init(&path);
+	return tcp_control_init(&socket);
+}
+
+bool path_is_here(uint32_t qpn, const union ibv_gid *peer, struct same_host_place *place)
+{
+	*place = (struct same_host_place){ .qpn = qpn, .cookie = own_cookie };
+	return path_is_local(peer) == 1;
+}
+
+void path_hold(struct qp *qp)
+{
+	iwarp_hold(qp);
+}
+
+bool path_is_held(const struct qp *qp)
+{
+	return iwarp_is_held(qp);
+}
+
+static uint8_t depth(uint16_t wanted)
+{
+	return (uint8_t)(wanted < LIMIT_QP_RD_ATOM ? wanted : LIMIT_QP_RD_ATOM);
+}
+
+static void set_attributes(struct qp *qp, const struct path_end *end) REQUIRES(qp->lock)
+{
+	struct ibv_qp_attr *attr = &qp->attr;
+
+	attr->qp_access_flags = STREAMS_RIGHTS;
+	attr->dest_qp_num = end->peer.qpn;
+	attr->ah_attr.is_global = 1;
+	tcp_peer(end->fd, attr->ah_attr.grh.dgid.raw);
+	attr->sq_psn = attr->rq_psn = 0;
+	attr->max_rd_atomic = depth(end->agreed->ord);
+	attr->max_dest_rd_atomic = depth(end->agreed->ird);
+	attr->timeout = TIMEOUT;
+	attr->retry_cnt = RETRY_COUNT;
+	attr->rnr_retry = RNR_RETRY;
+	attr->min_rnr_timer = MIN_RNR_TIMER;
+	qp->entry->path = ARENA_PATH_LOCAL;
+	memcpy(qp->entry->peer, attr->ah_attr.grh.dgid.raw, sizeof(qp->entry->peer));
+}
+
+int path_share(struct qp *qp, const struct path_end *end)
+{
+	bool initiator = end->agreed->initiator;
+	int rc = tcp_control_attach(qp, end->fd, end->peer.cookie, end->ended, end->arg);
+
+	if (rc)
+		return rc;
+	set_attributes(qp, end);
+	rc = -shm_rnic_connect(qp, initiator);
+	/* The initiator's QP names this one by now, or it is not this connection's. */
+	if (!rc && !initiator && !shm_rnic_is_served(qp, end->peer.cookie)) {
+		iwarp_hold(qp);
+		rc = -ECONNREFUSED;
+	}
+	if (rc) {
+		tcp_control_detach(qp);
+		return rc;
+	}
+	qp->failure = CAUSE_NONE;
+	qp->flush_reported = false;
+	qp_set_state(qp, IBV_QPS_RTS);
+	tcp_control_send(qp, end->first, end->first_bytes);
+	tcp_control_issue_later(qp);
+	return 0;
 }

@@ -1,20 +1,28 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Path - whether a QP uses shared memory or UDP.
+ * Path - whether a QP uses shared memory, UDP or TCP.
  *
  * A connected QP chooses when it goes to RTR: `shm_path` if its destination is an address of this
  * host, else `roce_path`. A UD QP stays on `shm_path`, which hands datagrams for other hosts to
  * wire_path_send_datagrams. It gets those of other hosts from the transport. VERBATIM_PATH=wire
  * sends everything over UDP, also between processes of this host. Both ends have to set it.
  *
- * Any thread, without locks.
+ * The connection of an RNIC's QP has a stream, or shared memory with the TCP socket beside it
+ * (tcp/control.h), if its ends find that they are on one host: by the places that they tell each
+ * other (iwarp/same_host.h).
+ *
+ * Any thread, without locks, unless it says so.
  */
 #ifndef ADAPTER_PATH_H
 #define ADAPTER_PATH_H
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
+#include "iwarp/mpa_startup.h"
+#include "iwarp/same_host.h"
 #include "object/qp.h"
 
 /* Once per adapter: reads VERBATIM_PATH, and has QPs choose their path from now on. */
@@ -35,5 +43,40 @@ static inline bool path_may_be_local(const union ibv_gid *gid)
 {
 	return path_is_local(gid) != 0;
 }
+
+/*
+ * Once per adapter, after ports_init: has RNICs' QPs use shared memory. `cookie`: of the arena. 0
+ * or -errno.
+ */
+int path_init_rnic(uint64_t cookie);
+
+/*
+ * Whether the path to this address may be shared memory; then *place is this end's. Any thread, no
+ * locks.
+ */
+bool path_is_here(uint32_t qpn, const union ibv_gid *peer, struct same_host_place *place);
+
+/*
+ * The QP, which is as streams_attach wants it, goes to RTS, and sends nothing until it is attached.
+ */
+void path_hold(struct qp *qp) REQUIRES(qp->lock);
+bool path_is_held(const struct qp *qp) REQUIRES(qp->lock);
+
+struct path_end {
+	int fd;
+	const struct mpa_agreed *agreed;
+	struct same_host_place peer; /* was met */
+	const void *first;	     /* bytes for the peer */
+	size_t first_bytes;
+	void (*ended)(void *arg); /* as of streams_attach */
+	void *arg;
+};
+
+/*
+ * Gives the QP its path and its socket, and moves it to RTS. The initiator sends nothing until the
+ * peer is ready. 0 or -errno, and the socket is still the caller's; -EINVAL: the QP is not as
+ * streams_attach wants it.
+ */
+int path_share(struct qp *qp, const struct path_end *end) REQUIRES(qp->lock);
 
 #endif

@@ -19,6 +19,7 @@
 #include "roce/roce.h"
 #include "shm/progress.h"
 #include "shm/shm.h"
+#include "tcp/control.h"
 #include "tcp/streams.h"
 
 static uint64_t migration_due_ns = MIGRATE_NEVER; /* when the next step of migration is due */
@@ -128,6 +129,14 @@ static const struct source sources[] = {
 		.events = LISTENING_EVENTS,
 		.is_packets = true,
 		.reset_after_fork = ports_reset_after_fork,
+	},
+	{
+		.name = "sockets of connections in shared memory",
+		.fd = tcp_control_epoll,
+		.events = EPOLLIN,
+		.drain = tcp_control_on_readable,
+		.poll = tcp_control_service,
+		.reset_after_fork = tcp_control_reset_after_fork,
 	},
 	{
 		.name = "streams that end", /* their bytes: ports_progress */

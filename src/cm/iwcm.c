@@ -162,8 +162,11 @@ int iwcm_connect(struct id *id, const struct iwcm_param *param)
 {
 	UNCANCELLED;
 	struct mpa_offer offer = offer_of(param->responder_resources, param->initiator_depth);
+	struct same_host_place own;
 	struct iwcm *iw = id->iwcm;
 	int rc;
+
+	offer.same_host = iwcm_may_share(param->qpn, &id->remote, &own);
 
 	pthread_mutex_lock(&iwcm.lock);
 	rc = iw && iw->state == IWCM_BOUND ? iwcm_thread_start() : -EINVAL;
@@ -190,6 +193,16 @@ static int send_reply(struct iwcm *iw)
 	return tcp_send(iw->fd, &piece, 1, false) == (ssize_t)s->out_bytes ? 0 : -ECONNRESET;
 }
 
+/* NULL: not, whatever an rdma_accept that failed had offered. */
+static void offer_place(struct iwcm *iw, const struct same_host_place *own)
+{
+	uint8_t bytes[SAME_HOST_PLACE_BYTES];
+
+	if (own)
+		same_host_put_place(bytes, own);
+	mpa_startup_offer_place(&iw->startup, own ? bytes : NULL);
+}
+
 void iwcm_adopt(struct iwcm *asked, struct id *id)
 {
 	pthread_mutex_lock(&iwcm.lock);
@@ -202,12 +215,17 @@ int iwcm_accept(struct id *id, const struct iwcm_param *param)
 {
 	UNCANCELLED;
 	struct iwcm *iw = id->iwcm;
+	struct same_host_place own;
 	/* Before the peer takes the connection for established; the program may still reject it. */
 	int rc = -verbatim_iwarp_check(param->qpn);
+	bool may_share = !rc && iw && mpa_startup_asks_place(&iw->startup) &&
+			 iwcm_may_share(param->qpn, &iw->remote, &own);
 
 	pthread_mutex_lock(&iwcm.lock);
 	if (!rc && (!iw || iw->state != IWCM_ASKED))
 		rc = -EINVAL;
+	if (!rc)
+		offer_place(iw, may_share ? &own : NULL);
 	if (!rc)
 		rc = mpa_startup_accept(&iw->startup, param->responder_resources,
 					param->initiator_depth, param->private_data,
@@ -217,6 +235,8 @@ int iwcm_accept(struct id *id, const struct iwcm_param *param)
 		rc = send_reply(iw);
 		if (rc)
 			iwcm_close(iw);
+		else if (iw->startup.agreed.same_host)
+			rc = iwcm_hold(iw);
 		else
 			rc = iwcm_hand_over(iw);
 	}
@@ -250,13 +270,17 @@ int iwcm_disconnect(struct id *id)
 
 	pthread_mutex_lock(&iwcm.lock);
 	is_established = iw && iw->state == IWCM_ESTABLISHED;
-	if (is_established)
+	if (is_established) {
 		rc = 0;
-	else if (iw && iw->state == IWCM_CLOSED && iw->qpn)
+	} else if (iw && iw->state == IWCM_CLOSED && iw->qpn) {
 		rc = list_empty(&iw->events); /* the peer was faster */
+	} else if (iw && (iw->state == IWCM_PLACING || iw->state == IWCM_HANDING)) {
+		iw->wants_end = true; /* what was posted is done first */
+		rc = 0;
+	}
 	pthread_mutex_unlock(&iwcm.lock);
 	if (is_established)
-		verbatim_iwarp_disconnect(iw->qpn, iw, false);
+		verbatim_iwarp_disconnect(iw->qpn, iw, VERBATIM_IWARP_END);
 	return rc;
 }
 
@@ -296,13 +320,16 @@ void iwcm_drop(struct iwcm *iw)
 	else {
 		if (iw->state == IWCM_LISTENING)
 			close_waiting(iw);
-		iwcm_close(iw);
+		if (iw->state == IWCM_PLACING)
+			iwcm_abandon(iw);
+		else
+			iwcm_close(iw);
 	}
 	iwcm_put(iw);
 	pthread_mutex_unlock(&iwcm.lock);
 	if (!is_established)
 		return;
-	verbatim_iwarp_disconnect(iw->qpn, iw, true);
+	verbatim_iwarp_disconnect(iw->qpn, iw, VERBATIM_IWARP_ABORT);
 	pthread_mutex_lock(&iwcm.lock);
 	iwcm_put(iw);
 	pthread_mutex_unlock(&iwcm.lock);

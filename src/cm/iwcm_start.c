@@ -81,10 +81,20 @@ static void fill_private(struct iwcm_event *event, const struct mpa_startup *sta
 		memcpy(event->private_data, startup->private_data, event->private_bytes);
 }
 
+/* rdma_disconnect was called meanwhile. With the lock, released meanwhile. */
+static void end_at_once(struct iwcm *iw)
+{
+	pthread_mutex_unlock(&iwcm.lock);
+	verbatim_iwarp_disconnect(iw->qpn, iw, VERBATIM_IWARP_END_LATER);
+	pthread_mutex_lock(&iwcm.lock);
+}
+
 int iwcm_hand_over(struct iwcm *iw)
 {
 	struct iwcm_event event = { .kind = CTL_CM_ESTABLISHED };
 	const struct mpa_agreed *agreed = &iw->startup.agreed;
+	/* else rdma_accept returns the outcome */
+	bool by_event = agreed->initiator || agreed->same_host;
 	int fd = iw->fd, rc;
 
 	/* It stays in iwcm.all until the QP has the socket: for the child of a fork. */
@@ -93,7 +103,7 @@ int iwcm_hand_over(struct iwcm *iw)
 	iw->state = IWCM_HANDING;
 	iw->users += 2; /* this thread, and the QP */
 	pthread_mutex_unlock(&iwcm.lock);
-	rc = -verbatim_iwarp_attach(iw->qpn, fd, agreed, ended, iw);
+	rc = iwcm_attach(iw, fd, ended);
 	pthread_mutex_lock(&iwcm.lock);
 	if (rc) {
 		iwcm_close(iw);
@@ -108,14 +118,17 @@ int iwcm_hand_over(struct iwcm *iw)
 	event.initiator_depth = to_u8(agreed->ord);
 	if (agreed->initiator)
 		fill_private(&event, &iw->startup);
-	if (rc && agreed->initiator) {
-		event.kind = CTL_CM_CONNECT_ERROR;
-		event.status = rc;
+	by_event |= iw->wants_end;
+	if (rc && by_event) {
+		event.kind = iw->wants_end ? CTL_CM_DISCONNECTED : CTL_CM_CONNECT_ERROR;
+		event.status = iw->wants_end ? 0 : rc;
 	}
-	if (!rc || agreed->initiator)
+	if (!rc || by_event)
 		iwcm_post(iw, &event);
 	if (iw->has_ended)
 		disconnect(iw);
+	else if (!rc && iw->wants_end)
+		end_at_once(iw);
 	iwcm_put(iw);
 	return rc;
 }
@@ -421,6 +434,9 @@ void iwcm_on_socket(struct iwcm *iw, uint32_t events)
 	case IWCM_ANSWERING:
 		on_request(iw);
 		break;
+	case IWCM_PLACING:
+		iwcm_on_place(iw);
+		break;
 	default:
 		iwcm_watch(iw, 0);
 		break;
@@ -450,6 +466,9 @@ void iwcm_on_due(struct iwcm *iw)
 		break;
 	case IWCM_ANSWERING:
 		forget(iw);
+		break;
+	case IWCM_PLACING:
+		iwcm_fail_place(iw, -ETIMEDOUT);
 		break;
 	default:
 		break;

@@ -16,6 +16,7 @@
 #include "cm/iwcm.h"
 #include "ctl/protocol.h"
 #include "iwarp/mpa_startup.h"
+#include "iwarp/same_host.h"
 #include "tcp/tcp.h"
 
 enum iwcm_state {
@@ -26,6 +27,7 @@ enum iwcm_state {
 	IWCM_SETTLING,	  /* initiator: the reply is here, but siw may not be ready */
 	IWCM_ANSWERING,	  /* responder: until the MPA request */
 	IWCM_ASKED,	  /* the program is to answer it */
+	IWCM_PLACING,	  /* responder: until the initiator says which path it is */
 	IWCM_HANDING,	  /* a thread hands the socket to libibverbs, without the lock */
 	IWCM_ESTABLISHED, /* the socket is the QP's */
 	IWCM_CLOSED,
@@ -45,10 +47,17 @@ struct iwcm {
 	uint32_t qpn;
 	uint64_t refused_ns; /* CONNECTING: since when the peer refuses; 0: it does not */
 	bool has_ended;	     /* HANDING: the connection is over already */
+	bool wants_end;	     /* PLACING, HANDING: rdma_disconnect, once it is established */
 	struct ctl_cm_address local, remote;
 	struct list events;
 	struct mpa_startup startup;
 	struct tcp_identity socket; /* of fd */
+	/* responder, from PLACING on */
+	uint32_t hold;	     /* of the QP: verbatim_iwarp_hold */
+	uint8_t frame_bytes; /* of `frame`, so far */
+	uint8_t frame[SAME_HOST_FRAME_BYTES];
+	bool is_shared; /* the path is shared memory, to `peer` */
+	struct same_host_place peer;
 };
 
 /* A ticket for an event, to be raised by the thread. */
@@ -114,5 +123,27 @@ void iwcm_resume(struct iwcm *listener);
  * -errno, and the end is closed.
  */
 int iwcm_hand_over(struct iwcm *iw);
+
+/*
+ * Whether the path to this address may be shared memory; then *own is this end's place. Without the
+ * lock.
+ */
+bool iwcm_may_share(uint32_t qpn, const struct ctl_cm_address *remote, struct same_host_place *own);
+
+/*
+ * The reply has told of this end's place: holds the QP until the initiator's frame comes. With the
+ * lock, which it releases meanwhile. 0 or -errno, and the end is closed.
+ */
+int iwcm_hold(struct iwcm *iw);
+
+/* PLACING: bytes of the frame, or it does not come. With the lock, which they release. */
+void iwcm_on_place(struct iwcm *iw);
+void iwcm_fail_place(struct iwcm *iw, int rc);
+
+/* The end is closed, and its QP not held any longer. With the lock, which it releases meanwhile. */
+void iwcm_abandon(struct iwcm *iw);
+
+/* Gives libibverbs the socket, for the path that it is. HANDING, without the lock. 0 or -errno. */
+int iwcm_attach(struct iwcm *iw, int fd, void (*ended)(void *arg));
 
 #endif

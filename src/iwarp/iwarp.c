@@ -70,11 +70,27 @@ static int prepare(struct iwarp_qp *iq, const void *early, size_t early_bytes)
 	return input_add(&iq->input, early, early_bytes) ? 0 : EINVAL;
 }
 
+bool iwarp_is_held(const struct qp *qp)
+{
+	return qp_state(qp) == IBV_QPS_RTS && qp->path == &iwarp_path && !qp->path_data;
+}
+
 bool iwarp_may_attach(const struct qp *qp)
 {
 	enum ibv_qp_state state = qp_state(qp);
 
-	return qp->type == IBV_QPT_RC && (state == IBV_QPS_INIT || state == IBV_QPS_RTR);
+	return qp->type == IBV_QPT_RC &&
+	       (state == IBV_QPS_INIT || state == IBV_QPS_RTR || iwarp_is_held(qp));
+}
+
+void iwarp_hold(struct qp *qp)
+{
+	qp->path->destroy(qp);
+	qp->path = &iwarp_path;
+	qp->path_data = NULL;
+	qp->failure = CAUSE_NONE;
+	qp->flush_reported = false;
+	qp_set_state(qp, IBV_QPS_RTS);
 }
 
 int iwarp_attach(struct qp *qp, void *stream, const struct iwarp_options *options,
@@ -108,7 +124,7 @@ int iwarp_attach(struct qp *qp, void *stream, const struct iwarp_options *option
 	qp_set_state(qp, IBV_QPS_RTS);
 	if (early_bytes)
 		iwarp_on_readable(qp, &any);
-	else
+	else if (qp->sq.issue == qp->sq.tail)
 		iwarp_on_writable(qp);
 	return 0;
 }
@@ -192,6 +208,8 @@ void iwarp_disconnect(struct qp *qp)
 {
 	struct iwarp_qp *iq = iwarp_of(qp);
 
+	if (iwarp_is_held(qp))
+		qp_enter_error(qp, CAUSE_NONE);
 	if (is_over(iq) || iq->state != STREAM_OPEN)
 		return;
 	iq->state = STREAM_CLOSING;

@@ -131,17 +131,28 @@ static inline bool iwarp_may_be_early(const struct mpa_agreed *agreed)
  */
 void iwarp_open_gate(struct qp *qp) REQUIRES(qp->lock);
 
+/*
+ * The QP goes to RTS, and executes nothing until it is attached: the responder's program may post
+ * from rdma_accept on, before the ends know their path.
+ * iwarp_is_held: it still waits.
+ */
+void iwarp_hold(struct qp *qp) REQUIRES(qp->lock);
+bool iwarp_is_held(const struct qp *qp) REQUIRES(qp->lock);
+
 /* Whether the QP's type and state are those that iwarp_attach takes. */
 bool iwarp_may_attach(const struct qp *qp) REQUIRES(qp->lock);
 
 /*
- * The stream is the QP's from now on; the QP moves from INIT (or RTR) to RTS. Before that the
- * caller has set qp->attr: dest_qp_num (0 is fine), ah_attr, qp_access_flags; max_rd_atomic and
- * max_dest_rd_atomic are set here, to ORD and IRD. The next bytes of the stream are the first FPDU.
- * `early` are bytes after MPA's frame that were read already, or NULL. 0, or an errno (ENOMEM,
- * EINVAL: not in INIT or RTR, not RC) and the stream is still the caller's.
+ * The stream is the QP's from now on; the QP moves from INIT (or RTR) to RTS, where one that is
+ * held is already. Before that the caller has set qp->attr: dest_qp_num (0 is fine), ah_attr,
+ * qp_access_flags; max_rd_atomic and max_dest_rd_atomic are set here, to ORD and IRD. The next
+ * bytes of the stream are the first FPDU. `early` are bytes after MPA's frame that were read
+ * already, or NULL. 0, or an errno (ENOMEM, EINVAL: not in such a state, not RC) and the stream is
+ * still the caller's.
  *
- * The initiator's first FPDU, which RFC 6581 asks for (mpa_rtr), is sent by this function.
+ * The initiator's first FPDU, which RFC 6581 asks for (mpa_rtr), is sent by this function. What was
+ * posted to a held QP leaves with the next iwarp_on_writable: the caller may be a thread that uses
+ * no memory of the program's.
  */
 int iwarp_attach(struct qp *qp, void *stream, const struct iwarp_options *options,
 		 const void *early, size_t early_bytes) REQUIRES(qp->lock);

@@ -436,7 +436,7 @@ enum issue_result shm_requester_issue(struct shm_qp *lq)
 	bool drain = qp_state(qp) == IBV_QPS_SQD && sq->issue != sq->tail &&
 		     wqe_is_begun(sq_wqe(sq, sq->issue));
 
-	if (lq->state != REQUESTER_READY || lq->failure.pending ||
+	if (lq->state != REQUESTER_READY || lq->failure.pending || lq->gated ||
 	    (qp_state(qp) != IBV_QPS_RTS && !drain))
 		return ISSUE_WAIT;
 	if (!lq->started)

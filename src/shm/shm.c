@@ -125,3 +125,82 @@ const struct qp_path shm_path = {
 	.quiesce = quiesce,
 	.destroy = destroy,
 };
+
+/*
+ * ------------------------------------------------------------------------------------------
+ * RNICs.
+ */
+
+static struct shm_rnic_env rnic_env;
+
+void shm_rnic_init(const struct shm_rnic_env *env)
+{
+	rnic_env = *env;
+}
+
+int shm_rnic_connect(struct qp *qp, bool gated)
+{
+	const struct qp_path *before = qp->path;
+	int error;
+
+	qp->path->destroy(qp);
+	qp->path = &shm_rnic_path;
+	qp->path_data = NULL;
+	error = connect(qp);
+	if (!error && !shm_of(qp)->link)
+		error = ECONNREFUSED;
+	if (error) {
+		destroy(qp);
+		qp->path = before;
+	} else {
+		shm_of(qp)->gated = gated;
+	}
+	return error;
+}
+
+bool shm_rnic_is_served(struct qp *qp, uint64_t cookie)
+{
+	struct shm_qp *lq = shm_of(qp);
+	const struct arena_qp *target;
+	uint32_t word;
+
+	if (!lq || !lq->link || !lq->link->alive || lq->link->peer->cookie != cookie)
+		return false;
+	target = &lq->link->peer_qps[qp->attr.dest_qp_num & (ARENA_QPS - 1)];
+	word = atomic_load_explicit(&target->word, memory_order_acquire); /* QPENTRY */
+	return word == ARENA_QP_WORD(IBV_QPT_RC, IBV_QPS_RTS) && target->dest_qpn == qp->ib.qp_num;
+}
+
+void shm_rnic_open(struct qp *qp)
+{
+	struct shm_qp *lq = shm_of(qp);
+
+	if (!lq || !lq->gated)
+		return;
+	lq->gated = false;
+	issue(qp);
+}
+
+static int rnic_connect(struct qp *qp)
+{
+	return 0;
+}
+
+static void rnic_quiesce(struct qp *qp)
+{
+	quiesce(qp);
+	rnic_env.on_quiesce(qp);
+}
+
+static void rnic_end(struct qp *qp)
+{
+	rnic_env.close(qp);
+}
+
+const struct qp_path shm_rnic_path = {
+	.connect = rnic_connect,
+	.issue = issue,
+	.quiesce = rnic_quiesce,
+	.destroy = destroy,
+	.close = rnic_end,
+};

@@ -51,6 +51,7 @@ struct shm_qp {
 	bool is_answering;	 /* in link->answering; guarded by link->wait_lock */
 	struct link *blocked_on; /* with a reference; guarded by its wait_lock */
 	bool for_room;		 /* in its list `blocked`; else in `turned` */
+	bool gated;		 /* shm_rnic_connect: nothing is sent yet */
 
 	/* requester */
 	uint8_t state;	/* enum requester_state; set by timer.c, backoff.c and retry.c */
@@ -110,11 +111,12 @@ struct shm_qp {
 };
 
 extern const struct qp_path shm_path;
+extern const struct qp_path shm_rnic_path; /* shm/shm.h */
 
 /* NULL: the QP uses another path, or none yet. */
 static inline struct shm_qp *shm_of(struct qp *qp)
 {
-	return qp->path == &shm_path ? qp->path_data : NULL;
+	return qp->path == &shm_path || qp->path == &shm_rnic_path ? qp->path_data : NULL;
 }
 
 /* Functions of the adapter. Set once, before the first QP. */

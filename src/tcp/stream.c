@@ -292,6 +292,8 @@ static void end_all(uint64_t now)
 			list_add_tail(after, &s->link);
 	}
 	while ((s = take_over())) {
+		if (s->use->catch_up)
+			s->use->catch_up(s->qpn);
 		tcp_half_close(s->fd);
 		s->idle_ns = 0;
 		limit(s, STREAMS_LINGER_NS, now);
@@ -327,15 +329,36 @@ static unsigned take_due(uint64_t now, uint32_t qpns[DUE_AT_ONCE])
 	return count;
 }
 
-static void serve_due(uint32_t qpn, uint64_t now)
+/* What the stream is used for; NULL: it has ended. The progress thread alone frees streams. */
+static const struct stream_use *use_of(uint32_t qpn)
 {
-	struct stream *s;
+	const struct stream_use *use = NULL;
 	struct qp *qp;
 
 	if (!qp_find_locked(qpn, &qp))
+		return NULL;
+	if (stream_at(qpn))
+		use = stream_at(qpn)->use;
+	qp_unlock(qp);
+	return use;
+}
+
+static void serve_due(uint32_t qpn, uint64_t now)
+{
+	const struct stream_use *use = use_of(qpn);
+	struct stream *s;
+	struct qp *qp;
+
+	if (use && use->catch_up)
+		use->catch_up(qpn);
+	if (!use || !qp_find_locked(qpn, &qp))
 		return;
 	s = stream_at(qpn);
-	if (s) {
+	if (s && s->wants_end) {
+		s->wants_end = false;
+		s->use->disconnect(qp, s);
+	}
+	if (s && stream_at(qpn) == s) {
 		s->use->serve(qp, s, now);
 		cq_give_events();
 	}

@@ -2,7 +2,7 @@
 /*
  * Stream - the TCP socket of a QP: from the handover until it is closed, whatever it is used for.
  *
- * In:  sockets that tcp/streams is given; the time.
+ * In:  sockets that tcp/streams and tcp/control are given; the time.
  * Out: their calls at the times that they asked for; the end of each, to librdmacm.
  *
  * Shared by the files of tcp/ alone. A stream belongs to one QP, and is found by its QP's index. It
@@ -35,6 +35,8 @@ struct stream_use {
 	void (*serve)(struct qp *qp, struct stream *s, uint64_t now);
 	/* The stream ends. It is in the table still. */
 	void (*leave)(struct stream *s);
+	/* The progress thread, without locks, before `serve`, and before the FIN. NULL: nothing. */
+	void (*catch_up)(uint32_t qpn);
 	/* Its socket is closed: the last call, without the lock. */
 	void (*closed)(void);
 };
@@ -47,6 +49,7 @@ struct stream {
 	void (*ended)(void *arg);
 	void *arg;
 	/* guarded by the QP's lock; the progress thread's alone in `over` or `lingering` */
+	bool wants_end;	   /* `disconnect` is due */
 	uint64_t idle_ns;  /* how long no byte may move; 0: the stream is not ending */
 	uint64_t limit_ns; /* it is given up then, unless a byte moves before */
 	uint64_t bound_ns; /* it is given up then */
@@ -56,6 +59,14 @@ struct stream {
 	bool wants_room;  /* EPOLLOUT is on */
 	bool has_sent;	  /* a byte has left in this take */
 	uint64_t gate_ns; /* iwarp_open_gate is due; 0: it is not */
+	/* likewise, of tcp/control */
+	bool closing; /* the half close follows the QP's last request */
+	bool peer_closed;
+	bool is_left;	 /* it serves no longer */
+	uint32_t last;	 /* what was posted before it closed ends here in the SQ */
+	uint32_t head;	 /* of the SQ, when it was looked at last */
+	uint64_t cookie; /* of the peer's arena */
+	bool half_closed;
 	/* guarded by the lists' lock */
 	struct list link; /* in `due`, `over` or `lingering`; or alone */
 	uint64_t due_ns;

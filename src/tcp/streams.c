@@ -145,9 +145,6 @@ int streams_init(const struct streams_env *surroundings)
  * From start-up to the end.
  */
 
-/* As iwcm sets them: iWARP has no rights of a QP that its program chooses. */
-#define RIGHTS (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
-
 static int start(struct qp *qp, struct stream *s, const struct mpa_agreed *agreed)
 	REQUIRES(qp->lock)
 {
@@ -163,7 +160,7 @@ static int start(struct qp *qp, struct stream *s, const struct mpa_agreed *agree
 	if (epoll_ctl(epoll, EPOLL_CTL_ADD, s->fd, &event) < 0)
 		return -errno;
 	stream_set(s->qpn, s);
-	qp->attr.qp_access_flags = RIGHTS;
+	qp->attr.qp_access_flags = STREAMS_RIGHTS;
 	qp->entry->path = ARENA_PATH_TCP;
 	tcp_peer(s->fd, qp->entry->peer);
 	rc = -iwarp_attach(qp, s, &options, NULL, 0);
@@ -222,6 +219,9 @@ int streams_attach(struct qp *qp, int fd, const struct mpa_agreed *agreed, void 
 	} else if (iwarp_may_be_early(agreed)) {
 		s->gate_ns = clock_now_ns() + GATE_NS;
 		stream_schedule(s, s->gate_ns);
+	} else if (qp->sq.issue != qp->sq.tail) { /* it was held */
+		want_room(s, true);
+		stream_schedule(s, clock_now_ns());
 	}
 	return rc;
 }
@@ -236,6 +236,16 @@ void streams_disconnect(struct qp *qp, const void *arg, bool abort)
 		qp_enter_error(qp, CAUSE_NONE);
 	else
 		s->use->disconnect(qp, s);
+}
+
+void streams_disconnect_later(struct qp *qp, const void *arg)
+{
+	struct stream *s = stream_at(qp->ib.qp_num);
+
+	if (!s || s->arg != arg)
+		return;
+	s->wants_end = true;
+	stream_schedule(s, clock_now_ns());
 }
 
 /*

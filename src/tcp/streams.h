@@ -26,6 +26,9 @@
 #include "iwarp/mpa_startup.h"
 #include "object/qp.h"
 
+/* Of a connected QP, as iwcm sets them: iWARP has no rights of a QP that its program chooses. */
+#define STREAMS_RIGHTS (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
+
 #define STREAMS_NEVER	  UINT64_MAX
 #define STREAMS_LINGER_NS 5000000000ull /* for the peer's FIN, after this end's */
 
@@ -63,6 +66,9 @@ int streams_attach(struct qp *qp, int fd, const struct mpa_agreed *agreed, void 
  * ERR.
  */
 void streams_disconnect(struct qp *qp, const void *arg, bool abort) REQUIRES(qp->lock);
+
+/* The same in good order, by the progress thread. */
+void streams_disconnect_later(struct qp *qp, const void *arg) REQUIRES(qp->lock);
 
 extern _Atomic uint32_t streams_count; /* streams in use */
 

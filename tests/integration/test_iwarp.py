@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """iWARP over the kernel's TCP: rdma_cm's programs and perftest, untouched; on one host and between two."""
 import re
+import signal
 import subprocess
 import time
 
 import pytest
 
-from harness import HOST, SLOWER, cpu_ticks, free_port
+from harness import HOST, SLOWER, cpu_ticks, free_port, wait_until
 from netns import Cable, Capture
 from test_routers import Rules
 
@@ -24,11 +25,15 @@ PROGRAMS = {  # server, client without the address, what both say, option of the
 PERFTEST = ['ib_send_bw', 'ib_write_bw', 'ib_read_bw', 'ib_send_lat', 'ib_write_lat', 'ib_read_lat']
 
 
-def pair(runner, server, client, address, peer=None, seconds=20):
+# On one host the path is shared memory, unless the user wants the stream.
+WAYS = {'memory': IWARP, 'stream': {**IWARP, 'VERBATIM_PATH': 'wire'}}
+
+
+def pair(runner, server, client, address, peer=None, seconds=20, env=None):
     """Both ends to their ends. The server listens at a port of TCP, which is the kernel's."""
     port = free_port()
     return runner.pair([*server, '-p', port], [*client, address, '-p', port], port, seconds=seconds, peer=peer,
-                       env=IWARP)
+                       env=env or IWARP)
 
 
 @pytest.fixture
@@ -36,38 +41,43 @@ def fresh(fresh_runner):
     return fresh_runner()
 
 
+@pytest.fixture(params=WAYS.values(), ids=WAYS)
+def way(request):
+    return request.param
+
+
 @pytest.mark.asan
 @pytest.mark.parametrize('name', PROGRAMS)
-def test_programs(fresh, name):
+def test_programs(fresh, way, name):
     server, client, said = PROGRAMS[name]
-    for output in pair(fresh, server, client, HOST):
+    for output in pair(fresh, server, client, HOST, env=way):
         assert said in output, output
 
 
-def test_ipv6(fresh):
+def test_ipv6(fresh, way):
     server, client, said = PROGRAMS['rping']
     port = free_port()
-    for output in fresh.pair([*server, '-a', '::1', '-p', port], [*client, '::1', '-p', port], port, env=IWARP):
+    for output in fresh.pair([*server, '-a', '::1', '-p', port], [*client, '::1', '-p', port], port, env=way):
         assert said in output, output
 
 
 @pytest.mark.parametrize('program', PERFTEST)
-def test_perftest(fresh, program):
+def test_perftest(fresh, way, program):
     argv = [program, '-R', '-F', '-n', 200]
-    pair(fresh, argv, argv, HOST, seconds=30)
+    pair(fresh, argv, argv, HOST, seconds=30, env=way)
 
 
 @pytest.mark.parametrize('options', [('-b',), ('-q', '4'), ('-I', '64', '-s', '64'), ('-r', '16', '-s', '1')],
                          ids=lambda words: ''.join(words))
-def test_perftest_options(fresh, options):
+def test_perftest_options(fresh, way, options):
     argv = ['ib_send_bw', '-R', '-F', '-n', 200, *options]
-    pair(fresh, argv, argv, HOST, seconds=30)
+    pair(fresh, argv, argv, HOST, seconds=30, env=way)
 
 
 @pytest.mark.parametrize('program', ['ib_send_lat', 'ib_read_lat', 'ib_read_bw'])
-def test_perftest_events(fresh, program):
+def test_perftest_events(fresh, way, program):
     argv = [program, '-R', '-F', '-n', 200, '-e']
-    pair(fresh, argv, argv, HOST, seconds=30)
+    pair(fresh, argv, argv, HOST, seconds=30, env=way)
 
 
 STREAMS = [('-S', 20000, '-C', 100, '-I', 5), ('-T', 'v', '-S', 65536, '-C', 50), ('-T', 'a', '-T', 'n', '-S', 64, '-C', 1000)]
@@ -75,10 +85,10 @@ STREAMS = [('-S', 20000, '-C', 100, '-I', 5), ('-T', 'v', '-S', 65536, '-C', 50)
 
 @pytest.mark.parametrize('options', STREAMS, ids=['blocking', 'verified', 'nonblocking'])
 @pytest.mark.parametrize('program', ['rstream', 'riostream'])
-def test_rsockets(fresh, program, options):
+def test_rsockets(fresh, way, program, options):
     """Over iWARP the immediate data of rsockets are SENDs: RDMA_WRITE_WITH_IMM is no operation of RFC 5040."""
     argv = [program, *options]
-    for output in pair(fresh, argv, [*argv, '-s'], HOST):
+    for output in pair(fresh, argv, [*argv, '-s'], HOST, env=way):
         assert 'usec/xfer' in output, output
 
 
@@ -162,11 +172,11 @@ def test_nobody_listens(fresh):
 
 
 @pytest.mark.parametrize('victim', ['server', 'client'])
-def test_killed(fresh, victim):
+def test_killed(fresh, way, victim):
     """The kernel closes the connection of a process that dies; the other end gets DISCONNECTED."""
     port = free_port()
-    server = fresh.start_server(['rping', '-s', '-v', '-P', '-p', port], port, env=IWARP)
-    client = fresh.start('rping', '-c', '-v', '-a', HOST, '-p', port, env=IWARP)
+    server = fresh.start_server(['rping', '-s', '-v', '-P', '-p', port], port, env=way)
+    client = fresh.start('rping', '-c', '-v', '-a', HOST, '-p', port, env=way)
     client.wait_for('rdma-ping-5')
     (server if victim == 'server' else client).signal(9)
     if victim == 'server':
@@ -174,16 +184,53 @@ def test_killed(fresh, victim):
         assert 'DISCONNECT' in client.output(), client.report()
         return
     server.wait_for('DISCONNECT EVENT')
-    assert 'rdma-ping-4' in fresh.run('rping', '-c', '-v', '-C', '5', '-a', HOST, '-p', port, env=IWARP)
+    assert 'rdma-ping-4' in fresh.run('rping', '-c', '-v', '-C', '5', '-a', HOST, '-p', port, env=way)
     assert server.status is None, server.report()
 
 
-def test_idle_connection_sleeps(fresh):
+def test_idle_connection_sleeps(fresh, way):
+    """What a stopped client has sent last is answered; then there is nothing to do."""
     port = free_port()
-    server = fresh.start_server(['rping', '-s', '-v', '-P', '-p', port], port, env=IWARP)
+    server = fresh.start_server(['rping', '-s', '-v', '-P', '-p', port], port, env=way)
+    client = fresh.start('rping', '-c', '-v', '-a', HOST, '-p', port, env=way)
+    client.wait_for('rdma-ping-5')
+    client.signal(signal.SIGSTOP)
+    time.sleep(0.2)
     before = cpu_ticks(server.pid)
     time.sleep(1)
-    assert cpu_ticks(server.pid) - before <= 5, server.report()
+    spent = cpu_ticks(server.pid) - before
+    client.signal(signal.SIGCONT)
+    assert spent <= 5, server.report()
+
+
+def paths(runner, qps):
+    """The paths of all QPs, once there are as many."""
+    found = []
+
+    def connected():
+        found[:] = [qp['path'] for process in runner.show()['processes'] for qp in process['qps']]
+        return len(found) == qps and 'none' not in found
+    wait_until(connected, 10 * SLOWER, 'QPs on their paths')
+    return set(found)
+
+
+def test_one_host_is_shared_memory(fresh, way):
+    port = free_port()
+    fresh.start_server(['rping', '-s', '-P', '-p', port], port, env=way)
+    client = fresh.start('rping', '-c', '-v', '-a', HOST, '-p', port, env=way)
+    client.wait_for('rdma-ping-5')
+    assert paths(fresh, 2) == {'local' if way is IWARP else 'tcp'}
+
+
+def test_not_of_one_verbatimd(fresh, fresh_runner):
+    """As two users are: neither finds the other's process, and the connection keeps to its stream."""
+    other = fresh_runner()
+    port = free_port()
+    fresh.start_server(['rping', '-s', '-P', '-p', port], port, env=IWARP)
+    client = other.start('rping', '-c', '-v', '-a', HOST, '-p', port, env=IWARP)
+    client.wait_for('rdma-ping-5')
+    assert paths(fresh, 1) == {'tcp'} and paths(other, 1) == {'tcp'}
+    assert 'goes by TCP, not by shared memory' in other.tool('explain')
 
 
 def check_capture(capture):

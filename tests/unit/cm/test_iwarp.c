@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* An rdma_accept over iWARP whose QP cannot be connected: the peer learns of nothing. */
+/*
+ * rdma_cm over iWARP: an rdma_accept whose QP cannot be connected, of which the peer learns
+ * nothing; and the time in which two ends find whether they are of one host, with a peer that is a
+ * plain socket.
+ */
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include "harness.h"
+#include "iwarp/mpa_startup.h"
 #include "pairs.h"
 
 /* It can still be refused. */
@@ -59,12 +66,250 @@ static void test_another_qp(void **state)
 	pair_close(&p);
 }
 
+/*
+ * ------------------------------------------------------------------------------------------
+ * The peer is a socket of this file.
+ */
+
+static const struct mpa_offer neighbour = {
+	.revision = 2, .extensions = true, .same_host = true, .ird = 4, .ord = 4
+};
+
+static struct same_host_place told; /* by the last reply */
+
+static void send_all(int fd, const void *bytes, size_t count)
+{
+	CHECK(send(fd, bytes, count, MSG_NOSIGNAL) == (ssize_t)count);
+}
+
+static void feed(int fd, struct mpa_startup *s)
+{
+	uint8_t bytes[MPA_FRAME_MAX];
+
+	while (s->state == MPA_WAITING) {
+		ssize_t got = recv(fd, bytes, mpa_startup_wanted(s), 0);
+
+		CHECK(got > 0);
+		CHECK(mpa_startup_feed(s, bytes, (size_t)got) == (size_t)got);
+	}
+}
+
+static enum ibv_qp_state state_of(struct rdma_cm_id *id)
+{
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+
+	CHECK(!ibv_query_qp(id->qp, &attr, IBV_QP_STATE, &init));
+	return attr.qp_state;
+}
+
+/* p->child is accepted, and waits for the frame of the initiator, which is the socket. */
+static int accept_socket(struct pair *p)
+{
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 0);
+	struct mpa_startup s;
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	pair_open(p, RDMA_PS_TCP);
+	to.sin_port = rdma_get_src_port(p->listener);
+	CHECK(!connect(fd, (struct sockaddr *)&to, sizeof(to)));
+	CHECK(!mpa_startup_call(&s, &neighbour, NULL, 0));
+	send_all(fd, s.out, s.out_bytes);
+	CHECK(!rdma_ack_cm_event(pair_take_request(p)));
+	pair_make_qp(p->child);
+	CHECK(!rdma_accept(p->child, NULL));
+	feed(fd, &s);
+	CHECK(s.state == MPA_ESTABLISHED && s.agreed.same_host);
+	same_host_get_place(s.place, &told);
+	CHECK(told.qpn == p->child->qp->qp_num);
+	CHECK(state_of(p->child) == IBV_QPS_RTS);
+	CHECK(!has_event(p->passive, 50));
+	return fd;
+}
+
+static void send_frame(int fd, const struct same_host_place *place)
+{
+	uint8_t frame[SAME_HOST_FRAME_BYTES];
+
+	same_host_put_frame(frame, place);
+	send_all(fd, frame, 5);
+	send_all(fd, frame + 5, sizeof(frame) - 5);
+}
+
+/* What the program posts from rdma_accept on leaves by the stream. */
+static void test_initiator_wants_the_stream(void **state)
+{
+	static char text[16];
+	struct ibv_sge sge = { (uintptr_t)text, sizeof(text), 0 };
+	struct ibv_send_wr *bad, wr = { .wr_id = 5,
+					.sg_list = &sge,
+					.num_sge = 1,
+					.opcode = IBV_WR_SEND,
+					.send_flags = IBV_SEND_INLINE };
+	struct pair p;
+	int fd = accept_socket(&p);
+	uint8_t byte;
+
+	CHECK(!ibv_post_send(p.child->qp, &wr, &bad));
+	CHECK(recv(fd, &byte, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+	send_frame(fd, NULL);
+	expect_event(p.passive, RDMA_CM_EVENT_ESTABLISHED);
+	CHECK(recv(fd, &byte, 1, 0) == 1);
+	close(fd);
+	expect_event(p.passive, RDMA_CM_EVENT_DISCONNECTED);
+	pair_close(&p);
+}
+
+static void expect_failure(struct pair *p, int status)
+{
+	struct rdma_cm_event *event = await_event(p->passive, RDMA_CM_EVENT_CONNECT_ERROR);
+
+	CHECK(event->id == p->child && event->status == status);
+	CHECK(!rdma_ack_cm_event(event));
+	CHECK(state_of(p->child) == IBV_QPS_ERR);
+	pair_close(p);
+}
+
+static void test_initiator_dies(void **state)
+{
+	struct pair p;
+	int fd = accept_socket(&p);
+
+	close(fd);
+	expect_failure(&p, -ECONNRESET);
+}
+
+static void test_initiator_says_something_else(void **state)
+{
+	struct pair p;
+	int fd = accept_socket(&p);
+
+	send_all(fd, "an FPDU that comes too early", 28);
+	expect_failure(&p, -EPROTO);
+	close(fd);
+}
+
+/* A process that is not there, and one whose arena is another's. */
+static void test_initiator_lies(void **state)
+{
+	struct same_host_place place = { .qpn = 1000 << 14 | 1, .cookie = 1 };
+	struct pair p;
+	int fd = accept_socket(&p);
+
+	send_frame(fd, &place);
+	expect_failure(&p, -EHOSTUNREACH);
+	close(fd);
+	fd = accept_socket(&p);
+	place.qpn = p.child->qp->qp_num;
+	send_frame(fd, &place);
+	expect_failure(&p, -EHOSTUNREACH);
+	close(fd);
+}
+
+/* The reply has told this place; but nobody there is connected to the QP. */
+static void test_initiator_echoes_the_place(void **state)
+{
+	struct ibv_send_wr *bad, wr = { .wr_id = 5, .opcode = IBV_WR_SEND };
+	struct same_host_place place;
+	struct ibv_wc wc;
+	struct pair p;
+	int fd = accept_socket(&p);
+
+	CHECK(!ibv_post_send(p.child->qp, &wr, &bad));
+	place = told;
+	send_frame(fd, &place);
+	expect_event(p.passive, RDMA_CM_EVENT_CONNECT_ERROR);
+	CHECK(state_of(p.child) == IBV_QPS_ERR);
+	CHECK(ibv_poll_cq(p.child->send_cq, 1, &wc) == 1 && wc.status == IBV_WC_WR_FLUSH_ERR);
+	close(fd);
+	pair_close(&p);
+}
+
+/* What was posted still leaves. */
+static void test_disconnected_before_the_frame(void **state)
+{
+	struct ibv_send_wr *bad, wr = { .wr_id = 5, .opcode = IBV_WR_SEND };
+	struct pair p;
+	int fd = accept_socket(&p);
+	uint8_t bytes[64];
+
+	CHECK(!ibv_post_send(p.child->qp, &wr, &bad));
+	CHECK(!rdma_disconnect(p.child));
+	CHECK(recv(fd, bytes, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+	send_frame(fd, NULL);
+	expect_event(p.passive, RDMA_CM_EVENT_ESTABLISHED);
+	CHECK(recv(fd, bytes, sizeof(bytes), MSG_WAITALL) > 0); /* up to the FIN */
+	close(fd);
+	expect_event(p.passive, RDMA_CM_EVENT_DISCONNECTED);
+	CHECK(state_of(p.child) == IBV_QPS_ERR);
+	pair_close(&p);
+}
+
+static void test_destroyed_before_the_frame(void **state)
+{
+	struct pair p;
+	int fd = accept_socket(&p);
+	uint8_t byte;
+
+	pair_close(&p);
+	CHECK(recv(fd, &byte, 1, 0) == 0);
+	close(fd);
+}
+
+/* The responder tells of a place that nobody is at: the initiator keeps to the stream. */
+static void test_responder_is_elsewhere(void **state)
+{
+	const struct same_host_place nowhere = { .qpn = 1000 << 14 | 1, .cookie = 1 };
+	struct sockaddr_in name = pairs_v4(INADDR_LOOPBACK, 0);
+	uint8_t place[SAME_HOST_PLACE_BYTES], frame[SAME_HOST_FRAME_BYTES];
+	socklen_t len = sizeof(name);
+	struct same_host_place got;
+	struct mpa_startup s;
+	struct pair p;
+	bool shared;
+	int listener = socket(AF_INET, SOCK_STREAM, 0), fd;
+
+	CHECK(!bind(listener, (struct sockaddr *)&name, len) && !listen(listener, 1));
+	CHECK(!getsockname(listener, (struct sockaddr *)&name, &len));
+	pair_open(&p, RDMA_PS_TCP);
+	CHECK(!rdma_destroy_id(p.id) && !rdma_create_id(p.active, &p.id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(p.id, NULL, (struct sockaddr *)&name, 1000));
+	expect_event(p.active, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(!rdma_resolve_route(p.id, 1000));
+	expect_event(p.active, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	pair_make_qp(p.id);
+	CHECK(!rdma_connect(p.id, NULL));
+	fd = accept(listener, NULL, NULL);
+	mpa_startup_answer(&s, &neighbour);
+	feed(fd, &s);
+	CHECK(s.state == MPA_ASKED && mpa_startup_asks_place(&s));
+	same_host_put_place(place, &nowhere);
+	mpa_startup_offer_place(&s, place);
+	CHECK(!mpa_startup_accept(&s, 4, 4, NULL, 0));
+	send_all(fd, s.out, s.out_bytes);
+	CHECK(recv(fd, frame, sizeof(frame), MSG_WAITALL) == (ssize_t)sizeof(frame));
+	CHECK(same_host_get_frame(frame, &shared, &got) && !shared);
+	expect_event(p.active, RDMA_CM_EVENT_ESTABLISHED);
+	close(fd);
+	expect_event(p.active, RDMA_CM_EVENT_DISCONNECTED);
+	close(listener);
+	pair_close(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_qp_in_error),
 		cmocka_unit_test(test_no_such_qp),
 		cmocka_unit_test(test_another_qp),
+		cmocka_unit_test(test_initiator_wants_the_stream),
+		cmocka_unit_test(test_initiator_dies),
+		cmocka_unit_test(test_initiator_says_something_else),
+		cmocka_unit_test(test_initiator_lies),
+		cmocka_unit_test(test_initiator_echoes_the_place),
+		cmocka_unit_test(test_disconnected_before_the_frame),
+		cmocka_unit_test(test_destroyed_before_the_frame),
+		cmocka_unit_test(test_responder_is_elsewhere),
 	};
 
 	return cmocka_run_group_tests(tests, harness_setup, harness_teardown);

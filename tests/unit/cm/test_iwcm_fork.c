@@ -64,7 +64,7 @@ void verbatim_own_thread(void)
 {
 }
 
-int verbatim_iwarp_attach(uint32_t qpn, int fd, const struct mpa_agreed *agreed,
+int verbatim_iwarp_attach(uint32_t qpn, int fd, const struct mpa_agreed *agreed, uint32_t held,
 			  void (*ended)(void *arg), void *arg)
 {
 	sem_post(&is_there);
@@ -78,7 +78,7 @@ int verbatim_iwarp_attach(uint32_t qpn, int fd, const struct mpa_agreed *agreed,
 	return ENOMEM;
 }
 
-void verbatim_iwarp_disconnect(uint32_t qpn, const void *arg, bool abort)
+void verbatim_iwarp_disconnect(uint32_t qpn, const void *arg, enum verbatim_iwarp_end how)
 {
 }
 
