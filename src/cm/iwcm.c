@@ -108,14 +108,24 @@ int iwcm_bind(struct id *id)
 	return rc;
 }
 
+/* Before there is a connection that could not be encrypted. */
+static int check_tls(void)
+{
+	char why[TLS_WHY_BYTES];
+	int rc = tls_is_on() ? tls_check(why) : 0;
+
+	return rc ? refusal(rc, CAUSE_IWARP_TLS, "%s", why) : 0;
+}
+
 int iwcm_listen(struct id *id, int backlog)
 {
 	UNCANCELLED;
 	struct iwcm *iw = id->iwcm;
-	int rc;
+	int rc = check_tls();
 
 	pthread_mutex_lock(&iwcm.lock);
-	rc = iwcm_thread_start();
+	if (!rc)
+		rc = iwcm_thread_start();
 	iw->backlog = backlog > 0 ? (unsigned)backlog : BACKLOG_DEFAULT;
 	if (!rc && listen(iw->fd, (int)iw->backlog) < 0)
 		rc = -errno;
@@ -164,12 +174,13 @@ int iwcm_connect(struct id *id, const struct iwcm_param *param)
 	struct mpa_offer offer = offer_of(param->responder_resources, param->initiator_depth);
 	struct same_host_place own;
 	struct iwcm *iw = id->iwcm;
-	int rc;
+	int rc = check_tls();
 
 	offer.same_host = iwcm_may_share(param->qpn, &id->remote, &own);
 
 	pthread_mutex_lock(&iwcm.lock);
-	rc = iw && iw->state == IWCM_BOUND ? iwcm_thread_start() : -EINVAL;
+	if (!rc)
+		rc = iw && iw->state == IWCM_BOUND ? iwcm_thread_start() : -EINVAL;
 	if (!rc)
 		rc = mpa_startup_call(&iw->startup, &offer, param->private_data,
 				      param->private_bytes);

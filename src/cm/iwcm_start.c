@@ -25,6 +25,7 @@
  */
 #define REFUSED_NS	100000000ull
 #define REFUSED_STEP_NS 10000000ull
+#define SECURE_NS	10000000000ull /* of TLS's handshake */
 #define REQUEST_NS	10000000000ull /* for the MPA request of an accepted connection */
 #define REPLY_NS	60000000000ull /* for the MPA reply: the peer's program takes its time */
 /*
@@ -180,6 +181,46 @@ static void send_request(struct iwcm *iw)
 		fail(iw, -ENOMEM);
 }
 
+static void forget(struct iwcm *iw);
+
+/* An accepted connection waits for its MPA request. */
+static void answer(struct iwcm *iw)
+{
+	iwcm_answer(iw);
+	iw->due_ns = clock_now_ns() + REQUEST_NS;
+	if (iwcm_watch(iw, EPOLLIN))
+		forget(iw);
+}
+
+/* It does not become secure. A listener's program has not been told of it. */
+static void fail_to_secure(struct iwcm *iw, int rc)
+{
+	if (iw->listener)
+		forget(iw);
+	else
+		fail(iw, rc);
+}
+
+static void secure(struct iwcm *iw)
+{
+	int rc = tls_go_on(iw->tls);
+
+	if (rc > 0)
+		rc = iwcm_watch(iw, (uint32_t)rc) ? -ENOMEM : rc;
+	if (rc > 0)
+		return;
+	tls_end(iw->tls);
+	iw->tls = NULL;
+	if (rc < 0) {
+		fail_to_secure(iw, rc);
+	} else if (iw->listener) {
+		answer(iw);
+	} else {
+		iw->state = IWCM_CALLING;
+		send_request(iw);
+	}
+}
+
 /* A socket that was refused first says so once more: ECONNABORTED. */
 static int call(int fd, const struct sockaddr *name)
 {
@@ -233,8 +274,18 @@ static void on_connected(struct iwcm *iw)
 		fail(iw, -error);
 		return;
 	}
-	iw->state = IWCM_CALLING;
-	send_request(iw);
+	if (!tls_is_on()) {
+		iw->state = IWCM_CALLING;
+		send_request(iw);
+		return;
+	}
+	iw->tls = tls_begin(iw->fd, true);
+	iw->state = IWCM_SECURING;
+	iw->due_ns = clock_now_ns() + REPLY_NS; /* it may wait in the listener's queue */
+	if (iw->tls)
+		secure(iw);
+	else
+		fail(iw, -ENOMEM);
 }
 
 /* Reads as much of the peer's frame as there is. 0 or -errno: the peer is gone. */
@@ -385,9 +436,16 @@ static void add(struct iwcm *listener, int fd)
 	iwcm_take(iw, fd);
 	iw->listener = listener;
 	listener->waiting++;
-	iwcm_answer(iw);
-	iw->due_ns = clock_now_ns() + REQUEST_NS;
-	if (iwcm_watch(iw, EPOLLIN))
+	if (!tls_is_on()) {
+		answer(iw);
+		return;
+	}
+	iw->tls = tls_begin(fd, false);
+	iw->state = IWCM_SECURING;
+	iw->due_ns = clock_now_ns() + SECURE_NS;
+	if (iw->tls)
+		secure(iw);
+	else
 		forget(iw);
 }
 
@@ -425,6 +483,9 @@ void iwcm_on_socket(struct iwcm *iw, uint32_t events)
 	case IWCM_CONNECTING:
 		on_connected(iw);
 		break;
+	case IWCM_SECURING:
+		secure(iw);
+		break;
 	case IWCM_CALLING:
 		if (iw->startup.out_sent < iw->startup.out_bytes)
 			send_request(iw);
@@ -460,6 +521,9 @@ void iwcm_on_due(struct iwcm *iw)
 		break;
 	case IWCM_SETTLING:
 		iwcm_hand_over(iw);
+		break;
+	case IWCM_SECURING:
+		fail_to_secure(iw, -ETIMEDOUT);
 		break;
 	case IWCM_CALLING:
 		fail(iw, -ETIMEDOUT);

@@ -2,6 +2,7 @@
 #include "cm/iwcm_thread.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -80,6 +81,8 @@ void iwcm_close(struct iwcm *iw)
 		iwcm_watch(iw, 0);
 		close(iw->fd);
 	}
+	tls_end(iw->tls);
+	iw->tls = NULL;
 	iw->fd = -1;
 	iw->due_ns = 0;
 	iw->state = IWCM_CLOSED;
@@ -271,6 +274,14 @@ static int timeout_ms(uint64_t now, uint64_t next, bool is_full)
 	return ms == UINT64_MAX ? -1 : ms > INT32_MAX ? INT32_MAX : (int)ms;
 }
 
+/* A handshake takes a while, with the lock, and strangers may begin many. */
+static void let_others_in(void)
+{
+	pthread_mutex_unlock(&iwcm.lock);
+	sched_yield();
+	pthread_mutex_lock(&iwcm.lock);
+}
+
 static void serve(const struct epoll_event *events, int count)
 {
 	for (int i = 0; i < count; i++) {
@@ -283,6 +294,8 @@ static void serve(const struct epoll_event *events, int count)
 		} else if (iw->fd >= 0 && iw->watched) {
 			iwcm_on_socket(iw, events[i].events);
 		}
+		if (tls_is_on())
+			let_others_in();
 	}
 }
 
@@ -368,6 +381,7 @@ void iwcm_after_fork_in_child(void)
 {
 	struct list *pos, *after;
 
+	tls_after_fork_in_child();
 	list_for_each_safe(pos, after, &iwcm.all) {
 		struct iwcm *iw = list_entry(pos, struct iwcm, link);
 

@@ -14,6 +14,7 @@
 
 #include "base/list.h"
 #include "cm/iwcm.h"
+#include "tls/tls.h"
 #include "ctl/protocol.h"
 #include "iwarp/mpa_startup.h"
 #include "iwarp/same_host.h"
@@ -23,6 +24,7 @@ enum iwcm_state {
 	IWCM_BOUND = 0,
 	IWCM_LISTENING,
 	IWCM_CONNECTING,  /* TCP's handshake */
+	IWCM_SECURING,	  /* either end: TLS's handshake (tls/tls.h) */
 	IWCM_CALLING,	  /* initiator: until the MPA reply */
 	IWCM_SETTLING,	  /* initiator: the reply is here, but siw may not be ready */
 	IWCM_ANSWERING,	  /* responder: until the MPA request */
@@ -47,6 +49,7 @@ struct iwcm {
 	uint32_t qpn;
 	uint64_t refused_ns; /* CONNECTING: since when the peer refuses; 0: it does not */
 	bool has_ended;	     /* HANDING: the connection is over already */
+	struct tls *tls;     /* SECURING */
 	bool wants_end;	     /* PLACING, HANDING: rdma_disconnect, once it is established */
 	struct ctl_cm_address local, remote;
 	struct list events;

@@ -153,7 +153,7 @@ static void settle(struct qp *qp, struct stream *s) REQUIRES(qp->lock)
 	if (!s->closing || s->half_closed || qp->sq.head != qp->sq.tail)
 		return;
 	s->half_closed = true;
-	tcp_half_close(s->fd);
+	stream_fin(s);
 	s->limit_ns = clock_now_ns() + s->idle_ns;
 }
 

@@ -14,6 +14,8 @@
 
 #define INDEX_MASK     ((1u << ARENA_QP_BITS) - 1)
 #define LINGER_STEP_NS 5000000ull
+#define FIN_GAP_NS                                                                                 \
+	50000000ull /* the kernel's worker comes after 10 ms, or a busy processor's time */
 /*
  * How long no byte may move between rdma_disconnect, or the peer's FIN, and the half close. If some
  * do now and then, all of that may take BOUND_TIMES as long.
@@ -138,6 +140,7 @@ struct stream *stream_make(uint32_t qpn, int fd, const struct stream_use *use,
 		return NULL;
 	*s = (struct stream){ .fd = fd, .qpn = qpn, .use = use, .ended = ended, .arg = arg };
 	list_init(&s->link);
+	s->is_tls = tcp_is_tls(fd);
 	tcp_identify(fd, &s->socket);
 	remember(s); /* while the caller has it, too */
 	return s;
@@ -225,9 +228,44 @@ void stream_begin_end(struct stream *s, bool failed)
 	stream_schedule(s, s->look_ns);
 }
 
+/*
+ * The FIN, if it may leave; else there is another try after LINGER_STEP_NS. With TLS a record may
+ * be on the way from the kernel's worker to TCP, which has nothing then: so it waits for
+ * FIN_GAP_NS.
+ */
+static void send_fin(struct stream *s)
+{
+	uint64_t now;
+
+	if (s->fin == FIN_SENT)
+		return;
+	if (s->is_tls) {
+		now = clock_now_ns();
+		if (!tcp_is_acknowledged(s->fd)) {
+			s->fin = FIN_WAITS;
+			return;
+		}
+		if (s->fin != FIN_ALMOST) {
+			s->fin = FIN_ALMOST;
+			s->almost_ns = now;
+		}
+		if (now - s->almost_ns < FIN_GAP_NS)
+			return;
+	}
+	tcp_half_close(s->fd);
+	s->fin = FIN_SENT;
+}
+
+void stream_fin(struct stream *s)
+{
+	send_fin(s);
+	if (s->fin != FIN_SENT)
+		stream_schedule(s, clock_now_ns() + LINGER_STEP_NS);
+}
+
 void stream_half_close(struct stream *s)
 {
-	tcp_half_close(s->fd);
+	stream_fin(s);
 	s->idle_ns = STREAMS_LINGER_NS;
 	s->limit_ns = clock_now_ns() + s->idle_ns;
 }
@@ -250,7 +288,9 @@ static bool close_if_done(struct stream *s, uint64_t now)
 	void (*closed)(void);
 
 	if (!s->is_closed) {
-		if (!tcp_drain(s->fd) && !stream_is_late(s, now) && lingering_count < LINGERING_MAX)
+		send_fin(s);
+		if ((!tcp_drain(s->fd) || s->fin != FIN_SENT) && !stream_is_late(s, now) &&
+		    lingering_count < LINGERING_MAX)
 			return false;
 		close(s->fd);
 		s->is_closed = true;
@@ -294,7 +334,7 @@ static void end_all(uint64_t now)
 	while ((s = take_over())) {
 		if (s->use->catch_up)
 			s->use->catch_up(s->qpn);
-		tcp_half_close(s->fd);
+		send_fin(s);
 		s->idle_ns = 0;
 		limit(s, STREAMS_LINGER_NS, now);
 		s->ended(s->arg);
@@ -358,6 +398,8 @@ static void serve_due(uint32_t qpn, uint64_t now)
 		s->wants_end = false;
 		s->use->disconnect(qp, s);
 	}
+	if (s && stream_at(qpn) == s && (s->fin == FIN_WAITS || s->fin == FIN_ALMOST))
+		stream_fin(s);
 	if (s && stream_at(qpn) == s) {
 		s->use->serve(qp, s, now);
 		cq_give_events();

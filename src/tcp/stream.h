@@ -41,15 +41,25 @@ struct stream_use {
 	void (*closed)(void);
 };
 
+enum fin {
+	FIN_NONE,
+	FIN_WAITS,  /* TLS: for acknowledgements */
+	FIN_ALMOST, /* likewise; there was nothing left at almost_ns */
+	FIN_SENT,
+};
+
 struct stream {
 	int fd;
 	struct tcp_identity socket; /* of fd */
+	bool is_tls;
 	uint32_t qpn;
 	const struct stream_use *use;
 	void (*ended)(void *arg);
 	void *arg;
 	/* guarded by the QP's lock; the progress thread's alone in `over` or `lingering` */
-	bool wants_end;	   /* `disconnect` is due */
+	bool wants_end; /* `disconnect` is due */
+	uint8_t fin;	/* enum fin */
+	uint64_t almost_ns;
 	uint64_t idle_ns;  /* how long no byte may move; 0: the stream is not ending */
 	uint64_t limit_ns; /* it is given up then, unless a byte moves before */
 	uint64_t bound_ns; /* it is given up then */
@@ -101,6 +111,9 @@ void stream_begin_end(struct stream *s, bool failed);
 
 /* True: the stream was to end, and has not in time. */
 bool stream_is_late(struct stream *s, uint64_t now);
+
+/* The FIN, as soon as it may leave. */
+void stream_fin(struct stream *s);
 
 /* After stream_begin_end: the FIN, and STREAMS_LINGER_NS for the peer's. */
 void stream_half_close(struct stream *s);

@@ -80,7 +80,7 @@ static ssize_t send_pieces(void *stream, const struct iovec *pieces, int count, 
 	ssize_t sent;
 
 	env.send_begin();
-	sent = tcp_send(s->fd, pieces, count, more);
+	sent = tcp_send(s->fd, pieces, count, more && !s->is_tls);
 	env.send_end();
 	s->has_sent |= sent > 0;
 	if (sent >= 0 && (size_t)sent < bytes_of(pieces, count))

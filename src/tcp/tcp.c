@@ -3,9 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <linux/tcp.h> /* its struct tcp_info is longer than the C library's */
 #include <netinet/in.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -127,6 +129,21 @@ bool tcp_peer_has_closed(int fd)
 	uint8_t state = info_of(fd).tcpi_state;
 
 	return state == STATE_CLOSE || state == STATE_CLOSE_WAIT;
+}
+
+bool tcp_is_tls(int fd)
+{
+	char name[16] = "";
+	socklen_t len = sizeof(name) - 1;
+
+	return !getsockopt(fd, IPPROTO_TCP, TCP_ULP, name, &len) && !strcmp(name, "tls");
+}
+
+bool tcp_is_acknowledged(int fd)
+{
+	int bytes = 0;
+
+	return ioctl(fd, SIOCOUTQ, &bytes) < 0 || !bytes || info_of(fd).tcpi_state == STATE_CLOSE;
 }
 
 void tcp_half_close(int fd)

@@ -64,6 +64,14 @@ bool tcp_peer_has_closed(int fd);
 void tcp_half_close(int fd);
 
 /*
+ * The kernel encrypts (kTLS). It may hold a record that TCP had no room for yet: a FIN would go
+ * before that, so all that TCP has must be acknowledged, at two looks that are some time apart. No
+ * record may be left open, either (`more`). A connection that is gone has nothing left.
+ */
+bool tcp_is_tls(int fd);
+bool tcp_is_acknowledged(int fd);
+
+/*
  * Reads and drops what is there. True: the peer has closed, or is gone, so that close(2) resets
  * nothing that was sent.
  */
