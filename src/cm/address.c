@@ -116,6 +116,11 @@ int address_is_local(const struct ctl_cm_address *a)
 	return host_has_address(a->gid, a->ifindex);
 }
 
+int address_is_held(const struct ctl_cm_address *a)
+{
+	return host_holds_address(a->gid, a->ifindex);
+}
+
 bool address_is_of(const struct ctl_cm_address *a, uint32_t ifindex)
 {
 	struct ctl_cm_address own;
@@ -160,7 +165,7 @@ static int look_up(const struct ctl_cm_address *remote, struct ctl_cm_address *l
 	if (fd < 0)
 		return -errno;
 	if (local->family == remote->family && !address_is_any(local)) {
-		rc = address_is_local(local);
+		rc = address_is_held(local);
 		if (rc >= 0)
 			rc = rc ? bind_source(fd, local) : -EADDRNOTAVAIL;
 	}

@@ -41,6 +41,9 @@ void address_gid(const struct ctl_cm_address *a, union ibv_gid *gid);
 /* Whether this host has the address: 1 or 0; -errno: the kernel cannot be asked. */
 int address_is_local(const struct ctl_cm_address *a);
 
+/* The same of one that ought to be: also where rules send packets for it elsewhere. */
+int address_is_held(const struct ctl_cm_address *a);
+
 /* The interface has the address. */
 bool address_is_of(const struct ctl_cm_address *a, uint32_t ifindex);
 

@@ -56,7 +56,7 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 	if (!rc && (!address_is_loopback(&id->local) || device_is_alone()))
 		rc = id_set_device(id);
 	if (rc == -ENODEV && id->local.family) {
-		rc = address_is_local(&id->local);
+		rc = address_is_held(&id->local);
 		if (rc >= 0)
 			rc = rc ? 0
 				: refusal(-EADDRNOTAVAIL, CAUSE_CM_ADDRESS,

@@ -277,6 +277,22 @@ def test_address_translation():
 
 
 @pytest.mark.network
+def test_source_that_rules_send_elsewhere():
+    """An own address stays one where policy routing, or a VRF, has another route for packets to it."""
+    with Cable(1500, name='iwrule') as cable:
+        host = cable.a
+        host.ip('rule', 'add', 'pref', '100', 'lookup', 'local')
+        host.ip('rule', 'del', 'pref', '0')
+        host.ip('rule', 'add', 'pref', '10', 'iif', 'lo', 'to', host.address, 'lookup', '10')
+        host.ip('route', 'add', host.address, 'dev', host.interface, 'table', '10')
+        server, client, said = PROGRAMS['rping']
+        port = free_port()
+        for output in cable.b.pair([*server, '-p', port], [*client, cable.b.address, '-p', port, '-I', host.address], port,
+                                   peer=host, env=IWARP):
+            assert said in output, output
+
+
+@pytest.mark.network
 @pytest.mark.parametrize('percent', [1, 5])
 def test_loss(cables, percent):
     """Packets that are lost are TCP's to repeat."""
