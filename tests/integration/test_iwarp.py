@@ -257,6 +257,51 @@ def test_dissected(cables):
     check_capture(capture)
 
 
+def crc32c(data):
+    """RFC 3385's, bit by bit, without a table of anybody's."""
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def fpdus(stream):
+    """(What the CRC of each FPDU covers, the CRC) of one direction, after MPA's start-up frame."""
+    at = 20 + int.from_bytes(stream[18:20], 'big')
+    while at < len(stream):
+        length = int.from_bytes(stream[at:at + 2], 'big') + 2
+        length += -length % 4
+        yield stream[at:at + length], int.from_bytes(stream[at + length:at + length + 4], 'little')
+        at += length + 4
+
+
+def directions(capture):
+    """The bytes of both directions of the capture's only connection."""
+    shown = subprocess.run(['tshark', '-n', '-q', '-r', capture.path, '-z', 'follow,tcp,raw,0'], capture_output=True,
+                           text=True, timeout=60, check=True).stdout
+    lines = re.findall(r'^(\t?)([0-9a-f]+)$', shown, re.MULTILINE)
+    return [bytes.fromhex(''.join(text for tab, text in lines if tab == which)) for which in ('', '\t')]
+
+
+@pytest.mark.network
+def test_crcs(cables):
+    """Each CRC that crosses the cable is what this file computes."""
+    cable = cables(1500, segment=False)
+    port = free_port()
+    server, client, said = PROGRAMS['rping']
+    with Capture(cable.a, selects=f'tcp port {port}') as capture:
+        for output in cable.a.pair([*server, '-p', port], [*client, cable.a.address, '-p', port], port, peer=cable.b,
+                                   env={**IWARP, 'VERBATIM_IWARP_CRC': '1'}):
+            assert said in output, output
+    for stream in directions(capture):
+        found = list(fpdus(stream))
+        assert len(found) >= 20
+        assert all(crc32c(covered) == crc for covered, crc in found)
+    capture.close()
+
+
 def rping_between(cable, server_host, client_host, address):
     server, client, said = PROGRAMS['rping']
     port = free_port()

@@ -2,11 +2,15 @@
 """With Linux's siw as the other end of iWARP: each side connects and is connected to; tshark reads what
 crosses the tap.
 """
+import shutil
+import subprocess
+
 import pytest
 
+import guest as guests
 from harness import finish_both, free_port
 from netns import Capture
-from test_iwarp import IWARP, check_capture
+from test_iwarp import IWARP, PROGRAMS, check_capture
 from test_rxe import start_guest
 
 pytestmark = pytest.mark.interop
@@ -74,8 +78,18 @@ def test_rping(guest, server):
 @SERVERS
 @pytest.mark.parametrize('size', [1000, 60000])
 def test_rping_large(guest, server, size):
+    """rping compares the data; a line of its standard error may stand within one of its output."""
     for output in rping(guest, server, '-C', 5, '-S', size):
-        assert 'rdma-ping-4' in output, output
+        assert 'ing-4: EFGH' in output, 'the fifth message is missing'
+
+
+@SERVERS
+@pytest.mark.parametrize('name', ['ucmatose', 'ucmatose-large', 'rdma_client'])
+def test_programs(guest, server, name):
+    passive, active, said = PROGRAMS[name]
+    port = free_port()
+    for output in run_pair(guest, server, [*passive, '-p', port], [active[0], *active[1:-1], '-p', port, active[-1]], port):
+        assert said in output, output
 
 
 @SERVERS
@@ -106,19 +120,59 @@ def test_all_sizes(guest, server, program):
 
 
 @SERVERS
-def test_killed(guest, server):
+@pytest.mark.parametrize('victim', ['the_server', 'the_client'])
+def test_killed(guest, server, victim):
     """The other end of a program that dies gets DISCONNECTED."""
     port = free_port()
+    serve, call = ['rping', '-s', '-v', '-P', '-p', port], ['rping', '-c', '-v', '-p', port, '-a']
+    in_guest = 'exec timeout -s KILL 60 {}'.format
     if server == VERBATIM:
-        passive = guest.host.start_server(['rping', '-s', '-v', '-P', '-p', port], port, env=IWARP)
-        active = guest.start(f'exec timeout -s KILL 60 rping -c -v -a {guest.host.address} -p {port}')
-        active.wait_for('rdma-ping-2', 40)
-        guest.run('killall -9 rping')
-        passive.wait_for('DISCONNECT EVENT', 20)
+        passive = guest.host.start_server(serve, port, env=IWARP)
+        active = guest.start(in_guest(' '.join(map(str, [*call, guest.host.address]))))
     else:
-        passive = guest.start(f'exec timeout -s KILL 60 rping -s -v -P -p {port}')
+        passive = guest.start(in_guest(' '.join(map(str, serve))))
         guest.wait_listening(port, passive)
-        active = guest.host.start('rping', '-c', '-v', '-a', guest.address, '-p', port, env=IWARP)
-        active.wait_for('rdma-ping-2', 40)
-        active.signal(9)
-        passive.wait_for('DISCONNECT EVENT', 20)
+        active = guest.host.start(*call, guest.address, env=IWARP)
+    active.wait_for('rdma-ping-2', 40)
+    dies, lives = (passive, active) if victim == 'the_server' else (active, passive)
+    if (dies is passive) == (server == VERBATIM):
+        dies.signal(9)
+    else:
+        guest.run('killall -9 rping')
+    lives.wait_for('DISCONNECT EVENT', 20)
+
+
+def build_with_crcs(place):
+    """siw as the guest has it, but for the constant that asks each peer for CRCs: siw.ko."""
+    shutil.copytree(guests.IMAGE / 'siw', place)
+    main = place / 'siw_main.c'
+    source = main.read_text()
+    changed = source.replace('const bool mpa_crc_required;', 'const bool mpa_crc_required = true;')
+    assert changed != source
+    main.write_text(changed)
+    headers = next((guests.IMAGE / 'headers/usr/src').glob('linux-headers-*-amd64'))
+    subprocess.run(['make', '-s', '-C', headers, f'M={place}', 'CONFIG_RDMA_SIW=m', 'modules'], check=True, timeout=200,
+                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return place / 'siw.ko'
+
+
+@pytest.fixture(scope='module')
+def crc_guest(running, tmp_path_factory):
+    shutil.copy(build_with_crcs(tmp_path_factory.mktemp('siw') / 'siw'), running.share)
+    running.run('rdev none; rmmod siw; modprobe libcrc32c crc32c_generic; insmod /share/siw.ko; rdev siw')
+    yield running
+    running.run('rdev none; rmmod siw; modprobe siw; rdev siw')
+
+
+@LONG
+@SERVERS
+@pytest.mark.parametrize('program', ['rping', 'ib_send_bw', 'ib_write_bw', 'ib_read_bw'])
+def test_crcs(crc_guest, server, program):
+    """Each end computes what the other checks."""
+    port = free_port()
+    if program == 'rping':
+        for output in rping(crc_guest, server, '-C', 10):
+            assert 'rdma-ping-9' in output, output
+        return
+    argv = [program, '-R', '-F', '-a', '-n', 20, '-p', port]
+    run_pair(crc_guest, server, argv, argv, port, seconds=200)
