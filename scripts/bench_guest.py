@@ -8,6 +8,7 @@ Over each of two ways, the same for all of them:
     through memory.
   - one interface, whose both ends one device is. rxe then hands packets over within the kernel, siw
     uses TCP's loopback, Verbatim shared memory; beside it what Verbatim's packets do through UDP.
+Verbatim's iWARP is beside siw: by TCP as siw's, and on one interface by shared memory, too.
 """
 import pathlib
 import shutil
@@ -52,6 +53,8 @@ VERBATIM = dict(before='rmmod rdma_rxe 2>/dev/null', run='', blind='',
                 wrap=f'{PLACE}/usr/local/bin/verbatim run --')
 PLAIN = dict(run='', wrap='', blind='')
 UDP = 'env VERBATIM_PATH=wire'
+IWARP = 'env VERBATIM_TRANSPORT=iwarp'
+TCP = f'{IWARP} VERBATIM_PATH=wire'
 
 CABLE = 'across a cable (veth)'
 WAYS = {
@@ -65,6 +68,7 @@ WAYS = {
                                   'rdma link add siw1 type siw netdev n1',
                     server='-d siw1 -R', client='-d siw0 -R', address='10.79.0.2',
                     blind='rdma_cm'),
+        'iWARP, TCP': dict(VERBATIM, run=TCP, server='-R', client='-R', address='10.79.0.2'),
     },
     'on one interface': {
         'Verbatim': dict(VERBATIM, server='-d vrb_eth0 -x 0', client='-d vrb_eth0 -x 0',
@@ -75,6 +79,8 @@ WAYS = {
                     client='-d rxe0 -x 1', address=guests.Guest.address),
         'siw': dict(PLAIN, before='rdev siw', server='-d siw0 -R', client='-d siw0 -R',
                     address=guests.Guest.address, blind='rdma_cm'),
+        'iWARP, TCP': dict(VERBATIM, run=TCP, server='-R', client='-R', address=guests.Guest.address),
+        'iWARP': dict(VERBATIM, run=IWARP, server='-R', client='-R', address=guests.Guest.address),
     },
 }
 
@@ -146,11 +152,15 @@ def row_of(guest, kinds, runs, program, options, unit, rivals):
             seen[kind].append(measured(guest, how, program, options, unit))
     print({kind: values for kind, values in seen.items()}, file=sys.stderr)
     medians = {kind: statistics.median(values) for kind, values in seen.items()}
-    better = max if unit == 'MiB/s' else min
-    ahead = all(better(medians['Verbatim'], medians[rival]) == medians['Verbatim']
-                and medians['Verbatim'] != medians[rival] for rival in rivals)
+    pairs = [('Verbatim', rival) for rival in rivals]
+    if unit == 'MiB/s':
+        pairs.append(('iWARP, TCP', 'siw'))
+    elif 'iWARP' in kinds:
+        pairs.append(('iWARP', 'siw'))
+    sign = 1 if unit == 'MiB/s' else -1
+    behind = [f'{ours}: {rival}' for ours, rival in pairs if sign * medians[ours] <= sign * medians[rival]]
     return (*(f'{medians[kind]:.1f} {unit}' for kind in kinds),
-            f'ahead of {" and ".join(rivals)}', 'met' if ahead else 'missed')
+            f'ahead of {" and ".join(rivals)}, by iWARP of siw', f'missed ({", ".join(behind)})' if behind else 'met')
 
 
 def rows_of(guest, way, kinds, runs, chosen):

@@ -37,6 +37,15 @@ class Ends:
             seconds=60, peer=self.cable.a, env=env)
         return measure.table_row(output)
 
+    def iwarp(self, program, *options):
+        """The columns of the client's last row, by iWARP: rdma_cm connects."""
+        port = harness.free_port()
+        argv = [program, '-R', '-F', '-p', port, *options]
+        _, output = self.cable.b.pair(
+            [*self.on_server, *argv], [*self.on_client, *argv, self.cable.b.address], port,
+            seconds=60, peer=self.cable.a, env={'VERBATIM_TRANSPORT': 'iwarp'})
+        return measure.table_row(output)
+
     def latency_ns(self, program, *options):
         return float(self.perftest(program, *options)[4]) * 1000
 
@@ -87,6 +96,16 @@ class Ends:
         return float(self.plain_pair(
             [program, 'server', how, port, self.cable.b.address, *packets],
             [program, 'client', how, port, self.cable.a.address, self.cable.b.address, *packets],
+            lambda server: 'ready' in server.output()))
+
+
+    def tcp_ns(self):
+        """One way of 8 bytes; both ends spin."""
+        port = str(harness.free_port())
+        program = measure.BENCH / 'tcp_pingpong'
+        return float(self.plain_pair(
+            [program, 'server', port, self.cable.b.address],
+            [program, 'client', port, self.cable.b.address],
             lambda server: 'ready' in server.output()))
 
 
@@ -149,6 +168,21 @@ def latency_row(ends, runs, program, how):
             f'{steady}', target, met(ratio, target))
 
 
+def iwarp_bandwidth_row(ends, runs, program, target):
+    value, floor, ratio, steady = measure.median_steady(
+        lambda: float(ends.iwarp(program, '-s', 64 * KI, '-n', 20000)[3]), ends.tcp_mib, runs, ends.distance)
+    return (f'{value:.0f} MiB/s', f'TCP, one stream: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', target,
+            met(ratio, target) if target else '')
+
+
+def iwarp_latency_row(ends, runs, program):
+    target = '<= 1.3'
+    value, floor, ratio, steady = measure.median_steady(
+        lambda: float(ends.iwarp(program, '-s', 8, '-n', 20000)[4]) * 1000, ends.tcp_ns, runs, ends.distance)
+    return (f'{value / 1000:.2f} us', f'TCP, spinning: {floor / 1000:.2f} us', f'{ratio:.2f}', f'{steady}', target,
+            met(ratio, target))
+
+
 def packets_row(ends, runs):
     """No target: how quick packets of this kind are on these sockets, if nothing else is done."""
     value, floor, ratio, steady = measure.median_steady(
@@ -193,8 +227,17 @@ def stream_rows(at, runs):
                    sockets_row(at(1500, **x), runs, p, o, 1024, t))
 
 
+def iwarp_rows(at, runs):
+    for mtu in (1500, 9000):
+        for program, target in (('ib_write_bw', '>= 0.9'), ('ib_send_bw', ''), ('ib_read_bw', '')):
+            yield (f'iWARP: {program} 64 KiB, MTU {mtu}',
+                   lambda m=mtu, p=program, t=target: iwarp_bandwidth_row(at(m), runs, p, t))
+    yield 'iWARP: ib_send_lat 8 B, MTU 1500', lambda: iwarp_latency_row(at(1500), runs, 'ib_send_lat')
+
+
 def all_rows(at, runs):
     """(name, function that measures the row); `at` gives the ends for an MTU and options."""
+    yield from iwarp_rows(at, runs)
     yield from small_rows(at, runs)
     yield from stream_rows(at, runs)
     for mtu in (1500, 9000):
