@@ -142,18 +142,36 @@ int iwcm_listen(struct id *id, int backlog)
  * Connections.
  */
 
+static bool wants_crcs, wants_markers;
+
+static bool is_asked_for(const char *variable)
+{
+	const char *value = secure_getenv(variable);
+
+	return value && strcmp(value, "1") == 0;
+}
+
+/* Once: the thread asks, too, and the program may change its environment. */
+static void read_environment(void)
+{
+	wants_crcs = is_asked_for("VERBATIM_IWARP_CRC");
+	wants_markers = is_asked_for("VERBATIM_IWARP_MARKERS");
+}
+
 /*
- * As siw: without CRCs unless the user wants them, and without the initiator's first FPDU of RFC
- * 6581. siw refuses the former by default; the latter, which it never asks for itself, has crashed
- * its kernel. A responder still does what an initiator asks for.
+ * As siw: without CRCs and markers unless the user wants them, and without the initiator's first
+ * FPDU of RFC 6581. siw refuses the former by default; the latter, which it never asks for itself,
+ * has crashed its kernel. A responder still does what an initiator asks for.
  */
 static struct mpa_offer offer_of(uint8_t responder_resources, uint8_t initiator_depth)
 {
-	const char *crc = secure_getenv("VERBATIM_IWARP_CRC");
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
+	pthread_once(&once, read_environment);
 	return (struct mpa_offer){
 		.revision = 2,
-		.crc = crc && strcmp(crc, "1") == 0,
+		.crc = wants_crcs,
+		.markers = wants_markers,
 		.extensions = true,
 		.ird = responder_resources,
 		.ord = initiator_depth,
