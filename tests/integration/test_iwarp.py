@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """iWARP over the kernel's TCP: rdma_cm's programs and perftest, untouched; on one host and between two."""
+import contextlib
 import re
 import signal
 import subprocess
@@ -233,16 +234,19 @@ def test_not_of_one_verbatimd(fresh, fresh_runner):
     assert 'goes by TCP, not by shared memory' in other.tool('explain')
 
 
-def check_capture(capture):
-    """tshark finds MPA's start-up, DDP and RDMAP, and nothing malformed."""
-    # Others are named after some of the ports that a program may get: by their content first.
-    shown = subprocess.run(['tshark', '-n', '-o', 'tcp.try_heuristic_first:TRUE', '-r', capture.path, '-V'],
-                           capture_output=True, text=True, timeout=60, check=True).stdout
+def check_capture(capture, operations=('Send', 'Write', 'Read Request', 'Read Response')):
+    """tshark finds MPA's start-up, these of RDMAP, and nothing malformed."""
+    # Others are named after some of the ports that a program may get: by their content first. What a SEND carries, such as
+    # the four bytes of rsockets, tshark takes for RPC.
+    shown = subprocess.run(['tshark', '-n', '-o', 'tcp.try_heuristic_first:TRUE', '--disable-protocol', 'rpcordma', '-r',
+                            capture.path, '-V'],
+                           capture_output=True, text=True, timeout=300, check=True).stdout
     capture.close()
     assert re.search('Request frame', shown, re.IGNORECASE) and re.search('Reply frame', shown, re.IGNORECASE)
-    for operation in ('Send', 'Write', 'Read Request', 'Read Response'):
+    for operation in operations:
         assert re.search(rf'OpCode: {operation}', shown), (operation, sorted(set(re.findall('OpCode: .*', shown))))
-    assert not re.search('malformed', shown, re.IGNORECASE)
+    malformed = re.search('malformed', shown, re.IGNORECASE)
+    assert not malformed, shown[:malformed.end() + 60].rpartition('\nFrame ')[2]
 
 
 @pytest.mark.network
@@ -302,6 +306,30 @@ def test_crcs(cables):
     capture.close()
 
 
+@pytest.mark.parametrize('options', [{'VERBATIM_IWARP_MARKERS': '1'}, {'VERBATIM_IWARP_MARKERS': '1', 'VERBATIM_IWARP_CRC': '1'}],
+                         ids=['markers', 'markers_and_crcs'])
+def test_markers(fresh, options):
+    """Both ends ask for them."""
+    server, client, said = PROGRAMS['rping-large']
+    for output in pair(fresh, server, client, HOST, env={**WAYS['stream'], **options}):
+        assert said in output, output
+
+
+@pytest.mark.network
+@pytest.mark.long
+def test_silent_path():
+    """No packet arrives any more, and no reset: each end gives the other up, with data under way or without."""
+    with Cable(1500, name='iwsilent') as cable:
+        port = free_port()
+        server = cable.a.start_server(['rping', '-s', '-v', '-P', '-p', port], port, env=IWARP)
+        client = cable.b.start('rping', '-c', '-v', '-a', cable.a.address, '-p', port, env=IWARP)
+        client.wait_for('rdma-ping-5')
+        with Rules(cable.a, 'ip', 'type filter hook prerouting priority -300', 'ip protocol tcp drop'):
+            with Rules(cable.b, 'ip', 'type filter hook prerouting priority -300', 'ip protocol tcp drop'):
+                server.wait_for('DISCONNECT EVENT', 60)
+                client.wait_for('DISCONNECT EVENT', 60)
+
+
 def rping_between(cable, server_host, client_host, address):
     server, client, said = PROGRAMS['rping']
     port = free_port()
@@ -323,7 +351,7 @@ def test_address_translation():
 
 @pytest.mark.network
 def test_source_that_rules_send_elsewhere():
-    """An own address stays one where policy routing, or a VRF, has another route for packets to it."""
+    """An own address stays one where policy routing has another route for packets to it."""
     with Cable(1500, name='iwrule') as cable:
         host = cable.a
         host.ip('rule', 'add', 'pref', '100', 'lookup', 'local')
@@ -345,3 +373,44 @@ def test_loss(cables, percent):
     rule = f'ip protocol tcp numgen random mod 100 < {percent} drop'
     with Rules(cable.a, 'ip', 'type filter hook prerouting priority -300', rule):
         rping_between(cable, cable.a, cable.b, cable.a.address)
+
+
+EVERYTHING = {**PROGRAMS, **{program: ([program, '-R', '-F', '-n', 100], [program, '-R', '-F', '-n', 100], 'iterations')
+                             for program in PERFTEST},
+              **{f'{program}-{name}': ([program, *options], [program, *options, '-s'], 'usec/xfer')
+                 for program in ('rstream', 'riostream') for name, options in (('blocking', STREAMS[0]), ('verified', STREAMS[1]))}}
+SNAT = ('ip', 'type nat hook postrouting priority 100', 'ip protocol tcp counter snat to {}')
+DROP = ('ip', 'type filter hook prerouting priority -300', 'ip protocol tcp numgen random mod 100 < {} drop')
+
+
+@contextlib.contextmanager
+def way_between(kind):
+    """(The server's host, the client's, what is captured or None.)"""
+    with Cable(1500, name=f'iw{kind}'[:10], segment=False, cards=kind == 'cards') as cable, contextlib.ExitStack() as stack:
+        if kind == 'plain':  # what is captured is what leaves
+            for host in (cable.a, cable.b):
+                host.command('ethtool', '-K', host.interface, 'tso', 'off', 'gso', 'off')
+        elif kind == 'nat':
+            outside = '10.78.0.101'
+            cable.a.ip('addr', 'add', f'{outside}/32', 'dev', cable.a.interface)
+            stack.enter_context(Rules(cable.a, *SNAT[:2], SNAT[2].format(outside)))
+        elif kind.startswith('loss'):
+            stack.enter_context(Rules(cable.b, *DROP[:2], DROP[2].format(kind[4:])))
+        yield cable.b, cable.a
+
+
+@pytest.mark.network
+@pytest.mark.long
+@pytest.mark.parametrize('kind', ['plain', 'cards', 'nat', 'loss1', 'loss5'])
+def test_everything_between_hosts(kind):
+    """Each program over each way; what crosses a plain cable tshark reads."""
+    with way_between(kind) as (server_host, client_host):
+        for name, (server, client, said) in EVERYTHING.items():
+            port = free_port()
+            with Capture(server_host, selects=f'tcp port {port}') if kind == 'plain' else contextlib.nullcontext() as capture:
+                outputs = server_host.pair([*server, '-p', port], [*client[:-1], client[-1], server_host.address, '-p', port]
+                                           if client[-1] in ('-a', '-s') else [*client, server_host.address, '-p', port],
+                                           port, peer=client_host, seconds=100, env=IWARP)
+            assert any(said in output for output in outputs), (name, outputs)
+            if capture:
+                check_capture(capture, operations=())

@@ -41,6 +41,10 @@ def path(request, guest):
 PAIRS = [('rping -s -C 10 -S 3000 -V', 'rping -c -C 10 -S 3000 -V -a'),
          ('ib_write_bw -R -F -n 100', 'ib_write_bw -R -F -n 100'),
          ('ib_read_bw -R -F -n 50', 'ib_read_bw -R -F -n 50'),
+         ('ib_send_bw -R -F -n 50', 'ib_send_bw -R -F -n 50'),
+         ('ib_send_lat -R -F -n 20', 'ib_send_lat -R -F -n 20'),
+         ('ucmatose -c 10', 'ucmatose -c 10 -s'),
+         ('riostream -T v -S 4096 -C 20', 'riostream -T v -S 4096 -C 20 -s'),
          ('rstream -T v -S 4096 -C 20', 'rstream -T v -S 4096 -C 20 -s')]
 
 

@@ -2,12 +2,8 @@
 """With Linux's siw as the other end of iWARP: each side connects and is connected to; tshark reads what
 crosses the tap.
 """
-import shutil
-import subprocess
-
 import pytest
 
-import guest as guests
 from harness import finish_both, free_port
 from netns import Capture
 from test_iwarp import IWARP, PROGRAMS, check_capture
@@ -113,9 +109,10 @@ def test_rsockets(guest, server, program):
 @LONG
 @SERVERS
 @pytest.mark.parametrize('program', ['ib_send_bw', 'ib_write_bw', 'ib_read_bw'])
-def test_all_sizes(guest, server, program):
+@pytest.mark.parametrize('sizes', [('-a',), ('-s', 1)], ids=['from_2_bytes_to_8_MiB', '1_byte'])
+def test_all_sizes(guest, server, program, sizes):
     port = free_port()
-    argv = [program, '-R', '-F', '-a', '-n', 20, '-p', port]
+    argv = [program, '-R', '-F', *sizes, '-n', 20, '-p', port]
     run_pair(guest, server, argv, argv, port, seconds=200)
 
 
@@ -140,39 +137,3 @@ def test_killed(guest, server, victim):
     else:
         guest.run('killall -9 rping')
     lives.wait_for('DISCONNECT EVENT', 20)
-
-
-def build_with_crcs(place):
-    """siw as the guest has it, but for the constant that asks each peer for CRCs: siw.ko."""
-    shutil.copytree(guests.IMAGE / 'siw', place)
-    main = place / 'siw_main.c'
-    source = main.read_text()
-    changed = source.replace('const bool mpa_crc_required;', 'const bool mpa_crc_required = true;')
-    assert changed != source
-    main.write_text(changed)
-    headers = next((guests.IMAGE / 'headers/usr/src').glob('linux-headers-*-amd64'))
-    subprocess.run(['make', '-s', '-C', headers, f'M={place}', 'CONFIG_RDMA_SIW=m', 'modules'], check=True, timeout=200,
-                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    return place / 'siw.ko'
-
-
-@pytest.fixture(scope='module')
-def crc_guest(running, tmp_path_factory):
-    shutil.copy(build_with_crcs(tmp_path_factory.mktemp('siw') / 'siw'), running.share)
-    running.run('rdev none; rmmod siw; modprobe libcrc32c crc32c_generic; insmod /share/siw.ko; rdev siw')
-    yield running
-    running.run('rdev none; rmmod siw; modprobe siw; rdev siw')
-
-
-@LONG
-@SERVERS
-@pytest.mark.parametrize('program', ['rping', 'ib_send_bw', 'ib_write_bw', 'ib_read_bw'])
-def test_crcs(crc_guest, server, program):
-    """Each end computes what the other checks."""
-    port = free_port()
-    if program == 'rping':
-        for output in rping(crc_guest, server, '-C', 10):
-            assert 'rdma-ping-9' in output, output
-        return
-    argv = [program, '-R', '-F', '-a', '-n', 20, '-p', port]
-    run_pair(crc_guest, server, argv, argv, port, seconds=200)

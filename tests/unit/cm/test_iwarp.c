@@ -296,6 +296,163 @@ static void test_responder_is_elsewhere(void **state)
 	pair_close(&p);
 }
 
+/*
+ * ------------------------------------------------------------------------------------------
+ * What the two ends say to each other, and what a listener takes.
+ */
+
+static uint8_t longest[512];
+
+static void fill_longest(void)
+{
+	for (size_t i = 0; i < sizeof(longest); i++)
+		longest[i] = (uint8_t)(i * 3 + 1);
+}
+
+/* As long as a call's may be; the depths cross over. */
+static void test_private_data_and_depths(void **state)
+{
+	struct rdma_conn_param param = { .private_data = longest,
+					 .private_data_len = 255,
+					 .responder_resources = 5,
+					 .initiator_depth = 3 };
+	struct rdma_cm_event *event;
+	struct pair p;
+
+	fill_longest();
+	pair_open(&p, RDMA_PS_TCP);
+	pair_make_qp(p.id);
+	CHECK(!rdma_connect(p.id, &param));
+	event = pair_take_request(&p);
+	check_data(&event->param.conn, 255, longest, 255);
+	CHECK(event->param.conn.responder_resources == 3);
+	CHECK(event->param.conn.initiator_depth == 5);
+	CHECK(!rdma_ack_cm_event(event));
+	pair_make_qp(p.child);
+	param = (struct rdma_conn_param){ .private_data = longest + 7,
+					  .private_data_len = 255,
+					  .responder_resources = 3,
+					  .initiator_depth = 4 };
+	CHECK(!rdma_accept(p.child, &param));
+	event = await_event(p.active, RDMA_CM_EVENT_ESTABLISHED);
+	check_data(&event->param.conn, 255, longest + 7, 255);
+	CHECK(!rdma_ack_cm_event(event));
+	expect_event(p.passive, RDMA_CM_EVENT_ESTABLISHED);
+	pair_close(&p);
+}
+
+static void test_rejection_with_data(void **state)
+{
+	struct rdma_cm_event *event;
+	struct pair p;
+
+	fill_longest();
+	ask(&p);
+	CHECK(!rdma_reject(p.child, longest, 200));
+	event = await_event(p.active, RDMA_CM_EVENT_REJECTED);
+	check_data(&event->param.conn, 200, longest, 200);
+	CHECK(!rdma_ack_cm_event(event));
+	pair_close(&p);
+}
+
+static int call_socket(struct pair *p)
+{
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 0);
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	to.sin_port = rdma_get_src_port(p->listener);
+	CHECK(!connect(fd, (struct sockaddr *)&to, sizeof(to)));
+	return fd;
+}
+
+static void send_request(int fd, const void *data, size_t bytes)
+{
+	const struct mpa_offer offer = { .revision = 2, .ird = 4, .ord = 4 };
+	struct mpa_startup s;
+
+	CHECK(!mpa_startup_call(&s, &offer, data, bytes));
+	send_all(fd, s.out, s.out_bytes);
+}
+
+/* The length of a struct rdma_conn_param's data is a byte. */
+static void test_longer_data_of_a_peer(void **state)
+{
+	struct rdma_cm_event *event;
+	struct pair p;
+	int fd;
+
+	fill_longest();
+	pair_open(&p, RDMA_PS_TCP);
+	fd = call_socket(&p);
+	send_request(fd, longest, MPA_PROGRAM_MAX);
+	event = pair_take_request(&p);
+	check_data(&event->param.conn, 255, longest, 255);
+	CHECK(!rdma_ack_cm_event(event));
+	close(fd);
+	pair_close(&p);
+}
+
+/* An HTTP client, say. */
+static void test_no_mpa(void **state)
+{
+	char answer[8];
+	struct pair p;
+	int fd;
+
+	pair_open(&p, RDMA_PS_TCP);
+	fd = call_socket(&p);
+	send_all(fd, "GET / HTTP/1.0\r\n\r\n and more", 27);
+	CHECK(recv(fd, answer, sizeof(answer), 0) <=
+	      0); /* a FIN, or a reset for what was not read */
+	CHECK(!has_event(p.passive, 100));
+	close(fd);
+	pair_close(&p);
+}
+
+static void test_port_in_use(void **state)
+{
+	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
+	struct rdma_cm_id *second;
+	struct pair p;
+
+	pair_open(&p, RDMA_PS_TCP);
+	at.sin_port = rdma_get_src_port(p.listener);
+	CHECK(!rdma_create_id(p.passive, &second, NULL, RDMA_PS_TCP));
+	if (!rdma_bind_addr(second, (struct sockaddr *)&at))
+		CHECK(fails_with(rdma_listen(second, 1), EADDRINUSE));
+	else
+		CHECK(errno == EADDRINUSE);
+	CHECK(!rdma_destroy_id(second));
+	pair_close(&p);
+}
+
+/* The program is told of one connection; the next waits until it has taken that. */
+static void test_backlog(void **state)
+{
+	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
+	struct pair p;
+	int fds[3];
+
+	pair_open(&p, RDMA_PS_TCP);
+	CHECK(!rdma_destroy_id(p.listener));
+	CHECK(!rdma_create_id(p.passive, &p.listener, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(p.listener, (struct sockaddr *)&at) && !rdma_listen(p.listener, 1));
+	for (int i = 0; i < 3; i++) {
+		fds[i] = call_socket(&p);
+		send_request(fds[i], NULL, 0);
+	}
+	for (int i = 0; i < 3; i++) {
+		CHECK(!rdma_ack_cm_event(pair_take_request(&p)));
+		CHECK(!rdma_reject(p.child, NULL, 0));
+		CHECK(!rdma_destroy_id(p.child));
+	}
+	p.child = NULL;
+	CHECK(!has_event(p.passive, 50));
+	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+	pair_close(&p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -310,6 +467,12 @@ int main(void)
 		cmocka_unit_test(test_disconnected_before_the_frame),
 		cmocka_unit_test(test_destroyed_before_the_frame),
 		cmocka_unit_test(test_responder_is_elsewhere),
+		cmocka_unit_test(test_private_data_and_depths),
+		cmocka_unit_test(test_rejection_with_data),
+		cmocka_unit_test(test_longer_data_of_a_peer),
+		cmocka_unit_test(test_no_mpa),
+		cmocka_unit_test(test_port_in_use),
+		cmocka_unit_test(test_backlog),
 	};
 
 	return cmocka_run_group_tests(tests, harness_setup, harness_teardown);
