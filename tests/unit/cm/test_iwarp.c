@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "harness.h"
@@ -256,43 +257,87 @@ static void test_destroyed_before_the_frame(void **state)
 	close(fd);
 }
 
-/* The responder tells of a place that nobody is at: the initiator keeps to the stream. */
-static void test_responder_is_elsewhere(void **state)
+/*
+ * The initiator is p->id, its responder the socket that is returned, which tells of this place.
+ * True in *shared: the initiator has met it.
+ */
+static int connect_to_socket(struct pair *p, const struct same_host_place *told_place, bool *shared)
 {
-	const struct same_host_place nowhere = { .qpn = 1000 << 14 | 1, .cookie = 1 };
 	struct sockaddr_in name = pairs_v4(INADDR_LOOPBACK, 0);
 	uint8_t place[SAME_HOST_PLACE_BYTES], frame[SAME_HOST_FRAME_BYTES];
 	socklen_t len = sizeof(name);
 	struct same_host_place got;
 	struct mpa_startup s;
-	struct pair p;
-	bool shared;
 	int listener = socket(AF_INET, SOCK_STREAM, 0), fd;
 
 	CHECK(!bind(listener, (struct sockaddr *)&name, len) && !listen(listener, 1));
 	CHECK(!getsockname(listener, (struct sockaddr *)&name, &len));
-	pair_open(&p, RDMA_PS_TCP);
-	CHECK(!rdma_destroy_id(p.id) && !rdma_create_id(p.active, &p.id, NULL, RDMA_PS_TCP));
-	CHECK(!rdma_resolve_addr(p.id, NULL, (struct sockaddr *)&name, 1000));
-	expect_event(p.active, RDMA_CM_EVENT_ADDR_RESOLVED);
-	CHECK(!rdma_resolve_route(p.id, 1000));
-	expect_event(p.active, RDMA_CM_EVENT_ROUTE_RESOLVED);
-	pair_make_qp(p.id);
-	CHECK(!rdma_connect(p.id, NULL));
+	CHECK(!rdma_destroy_id(p->id) && !rdma_create_id(p->active, &p->id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(p->id, NULL, (struct sockaddr *)&name, 1000));
+	expect_event(p->active, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(!rdma_resolve_route(p->id, 1000));
+	expect_event(p->active, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	pair_make_qp(p->id);
+	CHECK(!rdma_connect(p->id, NULL));
 	fd = accept(listener, NULL, NULL);
+	close(listener);
 	mpa_startup_answer(&s, &neighbour);
 	feed(fd, &s);
 	CHECK(s.state == MPA_ASKED && mpa_startup_asks_place(&s));
-	same_host_put_place(place, &nowhere);
+	same_host_put_place(place, told_place);
 	mpa_startup_offer_place(&s, place);
 	CHECK(!mpa_startup_accept(&s, 4, 4, NULL, 0));
 	send_all(fd, s.out, s.out_bytes);
 	CHECK(recv(fd, frame, sizeof(frame), MSG_WAITALL) == (ssize_t)sizeof(frame));
-	CHECK(same_host_get_frame(frame, &shared, &got) && !shared);
-	expect_event(p.active, RDMA_CM_EVENT_ESTABLISHED);
+	CHECK(same_host_get_frame(frame, shared, &got));
+	CHECK(!*shared || got.qpn == p->id->qp->qp_num);
+	expect_event(p->active, RDMA_CM_EVENT_ESTABLISHED);
+	return fd;
+}
+
+/* The responder tells of a place that nobody is at: the initiator keeps to the stream. */
+static void test_responder_is_elsewhere(void **state)
+{
+	const struct same_host_place nowhere = { .qpn = 1000 << 14 | 1, .cookie = 1 };
+	struct pair p;
+	bool shared;
+	int fd;
+
+	pair_open(&p, RDMA_PS_TCP);
+	fd = connect_to_socket(&p, &nowhere, &shared);
+	CHECK(!shared);
 	close(fd);
 	expect_event(p.active, RDMA_CM_EVENT_DISCONNECTED);
-	close(listener);
+	pair_close(&p);
+}
+
+/*
+ * The place is there, but its QP is not connected to the initiator's: what is posted waits,
+ * whatever the socket says, for longer than a QP that sends would try (540 ms), and ends with the
+ * socket.
+ */
+static void test_responder_is_not_ready(void **state)
+{
+	const uint8_t ready = SAME_HOST_READY;
+	struct ibv_send_wr *bad, wr = { .wr_id = 5, .opcode = IBV_WR_SEND };
+	struct ibv_wc wc;
+	struct pair p;
+	bool shared;
+	int fd, first = accept_socket(&p);
+
+	fd = connect_to_socket(&p, &told, &shared);
+	CHECK(shared);
+	CHECK(!ibv_post_send(p.id->qp, &wr, &bad));
+	send_all(fd, &ready, 1);
+	for (int i = 0; i < 120; i++) {
+		CHECK(!ibv_poll_cq(p.id->send_cq, 1, &wc));
+		nanosleep(&(struct timespec){ .tv_nsec = 10000000 }, NULL);
+	}
+	CHECK(state_of(p.id) == IBV_QPS_RTS);
+	close(fd);
+	expect_event(p.active, RDMA_CM_EVENT_DISCONNECTED);
+	CHECK(ibv_poll_cq(p.id->send_cq, 1, &wc) == 1 && wc.status == IBV_WC_WR_FLUSH_ERR);
+	close(first);
 	pair_close(&p);
 }
 
@@ -467,6 +512,7 @@ int main(void)
 		cmocka_unit_test(test_disconnected_before_the_frame),
 		cmocka_unit_test(test_destroyed_before_the_frame),
 		cmocka_unit_test(test_responder_is_elsewhere),
+		cmocka_unit_test(test_responder_is_not_ready),
 		cmocka_unit_test(test_private_data_and_depths),
 		cmocka_unit_test(test_rejection_with_data),
 		cmocka_unit_test(test_longer_data_of_a_peer),
