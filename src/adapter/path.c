@@ -81,21 +81,13 @@ void path_init(void)
  * RNICs whose peers are on this host.
  */
 
-/* Without locks. The link's lock is outside the QP's, hence the reference. */
+/* Without locks. */
 static void catch_up(uint32_t qpn)
 {
-	struct link *link = NULL;
 	struct qp *qp;
 
-	if (!qp_find_locked(qpn, &qp))
-		return;
-	if (shm_of(qp) && shm_of(qp)->link)
-		link_get(link = shm_of(qp)->link);
-	qp_unlock(qp);
-	if (!link)
-		return;
-	progress_catch_up(link);
-	link_put(link);
+	if (qp_find_locked(qpn, &qp))
+		progress_catch_up_with(qp);
 }
 
 int path_init_rnic(uint64_t cookie)
@@ -136,17 +128,18 @@ static uint8_t depth(uint16_t wanted)
 	return (uint8_t)(wanted < LIMIT_QP_RD_ATOM ? wanted : LIMIT_QP_RD_ATOM);
 }
 
-static void set_attributes(struct qp *qp, const struct path_end *end) REQUIRES(qp->lock)
+static void set_attributes(struct qp *qp, int fd, const struct verbatim_iwarp_shared *shared)
+	REQUIRES(qp->lock)
 {
 	struct ibv_qp_attr *attr = &qp->attr;
 
 	attr->qp_access_flags = STREAMS_RIGHTS;
-	attr->dest_qp_num = end->peer.qpn;
+	attr->dest_qp_num = shared->peer.qpn;
 	attr->ah_attr.is_global = 1;
-	tcp_peer(end->fd, attr->ah_attr.grh.dgid.raw);
+	tcp_peer(fd, attr->ah_attr.grh.dgid.raw);
 	attr->sq_psn = attr->rq_psn = 0;
-	attr->max_rd_atomic = depth(end->agreed->ord);
-	attr->max_dest_rd_atomic = depth(end->agreed->ird);
+	attr->max_rd_atomic = depth(shared->agreed->ord);
+	attr->max_dest_rd_atomic = depth(shared->agreed->ird);
 	attr->timeout = TIMEOUT;
 	attr->retry_cnt = RETRY_COUNT;
 	attr->rnr_retry = RNR_RETRY;
@@ -155,17 +148,18 @@ static void set_attributes(struct qp *qp, const struct path_end *end) REQUIRES(q
 	memcpy(qp->entry->peer, attr->ah_attr.grh.dgid.raw, sizeof(qp->entry->peer));
 }
 
-int path_share(struct qp *qp, const struct path_end *end)
+int path_share(struct qp *qp, int fd, const struct verbatim_iwarp_shared *shared,
+	       void (*ended)(void *arg), void *arg)
 {
-	bool initiator = end->agreed->initiator;
-	int rc = tcp_control_attach(qp, end->fd, end->peer.cookie, end->ended, end->arg);
+	bool initiator = shared->agreed->initiator;
+	int rc = tcp_control_attach(qp, fd, shared->peer.cookie, ended, arg);
 
 	if (rc)
 		return rc;
-	set_attributes(qp, end);
+	set_attributes(qp, fd, shared);
 	rc = -shm_rnic_connect(qp, initiator);
 	/* The initiator's QP names this one by now, or it is not this connection's. */
-	if (!rc && !initiator && !shm_rnic_is_served(qp, end->peer.cookie)) {
+	if (!rc && !initiator && !shm_rnic_is_served(qp, shared->peer.cookie)) {
 		iwarp_hold(qp);
 		rc = -ECONNREFUSED;
 	}
@@ -176,7 +170,7 @@ int path_share(struct qp *qp, const struct path_end *end)
 	qp->failure = CAUSE_NONE;
 	qp->flush_reported = false;
 	qp_set_state(qp, IBV_QPS_RTS);
-	tcp_control_send(qp, end->first, end->first_bytes);
+	tcp_control_send(qp, shared->first, shared->first_bytes);
 	tcp_control_issue_later(qp);
 	return 0;
 }

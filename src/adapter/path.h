@@ -18,10 +18,9 @@
 
 #include <infiniband/verbs.h>
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
-#include "iwarp/mpa_startup.h"
+#include "iwarp/handover.h"
 #include "iwarp/same_host.h"
 #include "object/qp.h"
 
@@ -62,21 +61,12 @@ bool path_is_here(uint32_t qpn, const union ibv_gid *peer, struct same_host_plac
 void path_hold(struct qp *qp) REQUIRES(qp->lock);
 bool path_is_held(const struct qp *qp) REQUIRES(qp->lock);
 
-struct path_end {
-	int fd;
-	const struct mpa_agreed *agreed;
-	struct same_host_place peer; /* was met */
-	const void *first;	     /* bytes for the peer */
-	size_t first_bytes;
-	void (*ended)(void *arg); /* as of streams_attach */
-	void *arg;
-};
-
 /*
- * Gives the QP its path and its socket, and moves it to RTS. The initiator sends nothing until the
- * peer is ready. 0 or -errno, and the socket is still the caller's; -EINVAL: the QP is not as
- * streams_attach wants it.
+ * For verbatim_iwarp_share: gives the QP its path and its socket, and moves it to RTS. The
+ * initiator sends nothing until the peer is ready. 0 or -errno, and the socket is still the
+ * caller's; -EINVAL: the QP is not as streams_attach wants it.
  */
-int path_share(struct qp *qp, const struct path_end *end) REQUIRES(qp->lock);
+int path_share(struct qp *qp, int fd, const struct verbatim_iwarp_shared *shared,
+	       void (*ended)(void *arg), void *arg) REQUIRES(qp->lock);
 
 #endif

@@ -166,24 +166,15 @@ void adapter_progress(void)
 
 void adapter_catch_up(struct qp *qp)
 {
-	struct link *link = NULL;
-
 	if (!progress_running)
 		return;
 	lock_acquire(&qp->lock);
-	if (shm_of(qp) && shm_of(qp)->link) {
-		link = shm_of(qp)->link;
-		link_get(link);
-	}
-	lock_release(&qp->lock);
-	if (link) {
-		progress_catch_up(link);
-		link_put(link);
-	} else if (qp->context->iwarp) {
+	if (progress_catch_up_with(qp))
+		return;
+	if (qp->context->iwarp)
 		streams_catch_up(qp);
-	} else if (ports_any() && (ports_catch_up(clock_now_ns()) || roce_owes())) {
+	else if (ports_any() && (ports_catch_up(clock_now_ns()) || roce_owes()))
 		roce_flush();
-	}
 }
 
 /*

@@ -401,6 +401,20 @@ void progress_catch_up(struct link *link)
 	lock_release(&turn.link->rx_lock);
 }
 
+bool progress_catch_up_with(struct qp *qp)
+{
+	struct link *link = shm_of(qp) ? shm_of(qp)->link : NULL;
+
+	if (link)
+		link_get(link);
+	qp_unlock(qp);
+	if (!link)
+		return false;
+	progress_catch_up(link);
+	link_put(link);
+	return true;
+}
+
 static enum cause cause_of_end(const struct link *link)
 {
 	return link->broken ? CAUSE_RING_OVERWRITTEN : CAUSE_PEER_DIED;

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "object/qp.h"
 #include "shm/link.h"
 
 /* 1: there was work. -EBUSY: another thread is at the link. In both cases calling again soon pays.
@@ -36,6 +37,12 @@ void progress_reset_after_fork(void);
  * the link, each of which does a bounded amount of work.
  */
 void progress_catch_up(struct link *link);
+
+/*
+ * The same for the link of this QP, whose lock it releases: a link's lock is outside those of QPs.
+ * False: the QP has no link.
+ */
+bool progress_catch_up_with(struct qp *qp) RELEASES(qp->lock);
 
 /*
  * The process at the other end is dead: processes its last records, then fails all QPs connected to

@@ -33,11 +33,6 @@ static void leave(struct stream *s)
 	epoll_ctl(epoll, EPOLL_CTL_DEL, s->fd, NULL);
 }
 
-static void closed(void)
-{
-	stream_count_down(&in_use);
-}
-
 /*
  * Before a FIN: the QP's thread may be on the way to a NAK, or to the acknowledgement of what came
  * before, with the locks that this takes.
@@ -64,7 +59,7 @@ static const struct stream_use control = {
 	.serve = serve,
 	.leave = leave,
 	.catch_up = catch_up,
-	.closed = closed,
+	.count = &in_use,
 };
 
 /* NULL: the QP has none, or it carries the QP's bytes. */
@@ -114,7 +109,6 @@ int tcp_control_attach(struct qp *qp, int fd, uint64_t cookie, void (*ended)(voi
 	}
 	s->cookie = cookie;
 	stream_set(qpn, s);
-	atomic_fetch_add(&in_use, 1);
 	return 0;
 }
 
@@ -125,7 +119,6 @@ void tcp_control_detach(struct qp *qp)
 	leave(s);
 	stream_set(s->qpn, NULL);
 	stream_drop(s);
-	closed();
 }
 
 void tcp_control_send(struct qp *qp, const void *bytes, size_t count)
@@ -150,9 +143,8 @@ void tcp_control_issue_later(struct qp *qp)
  */
 static void settle(struct qp *qp, struct stream *s) REQUIRES(qp->lock)
 {
-	if (!s->closing || s->half_closed || qp->sq.head != qp->sq.tail)
+	if (!s->closing || s->fin != FIN_NONE || qp->sq.head != qp->sq.tail)
 		return;
-	s->half_closed = true;
 	stream_fin(s);
 	s->limit_ns = clock_now_ns() + s->idle_ns;
 }
@@ -165,7 +157,7 @@ static void disconnect(struct qp *qp, struct stream *s)
 	s->head = qp->sq.head;
 	stream_begin_end(s, false);
 	settle(qp, s);
-	if (!s->half_closed)
+	if (s->fin == FIN_NONE)
 		stream_schedule(s, clock_now_ns() + STREAM_AGAIN_NS);
 }
 
@@ -223,8 +215,8 @@ static void serve(struct qp *qp, struct stream *s, uint64_t now)
 	}
 	settle(qp, s);
 	if (s->idle_ns)
-		stream_schedule(s, s->half_closed && !s->peer_closed ? s->look_ns
-								     : now + STREAM_AGAIN_NS);
+		stream_schedule(s, s->fin != FIN_NONE && !s->peer_closed ? s->look_ns
+									 : now + STREAM_AGAIN_NS);
 }
 
 /*

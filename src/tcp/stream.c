@@ -58,7 +58,7 @@ static _Atomic uint32_t forks;
  * The child of a signal handler that forks sets the count to 0 within a call, and the call goes on
  * there.
  */
-void stream_count_down(_Atomic uint32_t *count)
+static void count_down(_Atomic uint32_t *count)
 {
 	uint32_t now = atomic_load(count);
 
@@ -73,7 +73,7 @@ static void before_fork(void)
 
 static void after_fork(void)
 {
-	stream_count_down(&forks);
+	count_down(&forks);
 }
 
 static void after_fork_in_child(void)
@@ -143,12 +143,14 @@ struct stream *stream_make(uint32_t qpn, int fd, const struct stream_use *use,
 	s->is_tls = tcp_is_tls(fd);
 	tcp_identify(fd, &s->socket);
 	remember(s); /* while the caller has it, too */
+	atomic_fetch_add(use->count, 1);
 	return s;
 }
 
 void stream_drop(struct stream *s)
 {
 	forget(s);
+	count_down(s->use->count);
 	free(s);
 }
 
@@ -285,8 +287,6 @@ void stream_end(struct stream *s)
 /* True: the socket is closed, and `s` freed. */
 static bool close_if_done(struct stream *s, uint64_t now)
 {
-	void (*closed)(void);
-
 	if (!s->is_closed) {
 		send_fin(s);
 		if ((!tcp_drain(s->fd) || s->fin != FIN_SENT) && !stream_is_late(s, now) &&
@@ -297,9 +297,7 @@ static bool close_if_done(struct stream *s, uint64_t now)
 	}
 	if (atomic_load(&forks)) /* FORK */
 		return false;
-	closed = s->use->closed;
 	stream_drop(s);
-	closed();
 	return true;
 }
 

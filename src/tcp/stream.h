@@ -37,8 +37,7 @@ struct stream_use {
 	void (*leave)(struct stream *s);
 	/* The progress thread, without locks, before `serve`, and before the FIN. NULL: nothing. */
 	void (*catch_up)(uint32_t qpn);
-	/* Its socket is closed: the last call, without the lock. */
-	void (*closed)(void);
+	_Atomic uint32_t *count; /* of those from stream_make to stream_drop */
 };
 
 enum fin {
@@ -58,7 +57,7 @@ struct stream {
 	void *arg;
 	/* guarded by the QP's lock; the progress thread's alone in `over` or `lingering` */
 	bool wants_end; /* `disconnect` is due */
-	uint8_t fin;	/* enum fin */
+	uint8_t fin;	/* enum fin; other than FIN_NONE: half closed, or about to be */
 	uint64_t almost_ns;
 	uint64_t idle_ns;  /* how long no byte may move; 0: the stream is not ending */
 	uint64_t limit_ns; /* it is given up then, unless a byte moves before */
@@ -76,7 +75,6 @@ struct stream {
 	uint32_t last;	 /* what was posted before it closed ends here in the SQ */
 	uint32_t head;	 /* of the SQ, when it was looked at last */
 	uint64_t cookie; /* of the peer's arena */
-	bool half_closed;
 	/* guarded by the lists' lock */
 	struct list link; /* in `due`, `over` or `lingering`; or alone */
 	uint64_t due_ns;
@@ -123,8 +121,5 @@ void stream_end(struct stream *s);
 
 /* In the child of a fork: closes its copies of all sockets, and forgets all. */
 void stream_reset_after_fork(void);
-
-/* Not below 0, whatever a fork in a signal handler has interrupted. */
-void stream_count_down(_Atomic uint32_t *count);
 
 #endif

@@ -182,11 +182,6 @@ static void leave(struct stream *s)
 	epoll_ctl(epoll, EPOLL_CTL_DEL, s->fd, NULL);
 }
 
-static void closed(void)
-{
-	stream_count_down(&streams_count);
-}
-
 static void disconnect(struct qp *qp, struct stream *s) REQUIRES(qp->lock)
 {
 	iwarp_disconnect(qp);
@@ -198,7 +193,7 @@ static const struct stream_use bytes = {
 	.disconnect = disconnect,
 	.serve = serve,
 	.leave = leave,
-	.closed = closed,
+	.count = &streams_count,
 };
 
 int streams_attach(struct qp *qp, int fd, const struct mpa_agreed *agreed, void (*ended)(void *arg),
@@ -209,13 +204,11 @@ int streams_attach(struct qp *qp, int fd, const struct mpa_agreed *agreed, void 
 
 	if (!s)
 		return -ENOMEM;
-	atomic_fetch_add(&streams_count, 1);
 	rc = streams_may_attach(qp) ? tcp_prepare(fd) : -EINVAL;
 	if (!rc)
 		rc = start(qp, s, agreed);
 	if (rc) {
 		stream_drop(s);
-		stream_count_down(&streams_count);
 	} else if (iwarp_may_be_early(agreed)) {
 		s->gate_ns = clock_now_ns() + GATE_NS;
 		stream_schedule(s, s->gate_ns);

@@ -21,7 +21,7 @@
 
 struct tls; /* a handshake under way */
 
-/* VERBATIM_IWARP_TLS is set, to whatever. */
+/* VERBATIM_IWARP_TLS is set; an empty value is one that tls_check refuses. */
 bool tls_is_on(void);
 
 #define TLS_WHY_BYTES 512

@@ -136,22 +136,13 @@ VERBS_EXPORT int verbatim_iwarp_share(uint32_t qpn, int fd,
 				      void (*ended)(void *arg), void *arg)
 {
 	UNCANCELLED;
-	const struct path_end end = {
-		.fd = fd,
-		.agreed = shared->agreed,
-		.peer = shared->peer,
-		.first = shared->first,
-		.first_bytes = shared->first_bytes,
-		.ended = ended,
-		.arg = arg,
-	};
 	struct qp *qp;
 	int error = EINVAL;
 
 	if (!qp_find_locked(qpn, &qp))
 		return refuse_number(qpn);
 	if (qp->context->iwarp && may_take(qp, shared->hold))
-		error = -path_share(qp, &end);
+		error = -path_share(qp, fd, shared, ended, arg);
 	error = settle(qp, qpn, error);
 	qp_unlock(qp);
 	return error;
