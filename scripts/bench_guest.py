@@ -10,7 +10,6 @@ Over each of two ways, the same for all of them:
     uses TCP's loopback, Verbatim shared memory; beside it what Verbatim's packets do through UDP.
 Verbatim's iWARP is beside siw: by TCP as siw's, and on one interface by shared memory, too.
 """
-import pathlib
 import shutil
 import statistics
 import sys
@@ -87,7 +86,6 @@ WAYS = {
 # What this host sends (iif lo) to an address of its own goes through the cable; what comes out of it
 # is delivered as ever. /sbin/ip: a shell of busybox would take its own.
 SET_UP = f'''
-insmod /share/veth.ko
 /sbin/ip link add n0 mtu $MTU type veth peer name n1 mtu $MTU
 for n in all n0 n1; do
     echo 0 >/proc/sys/net/ipv4/conf/$n/rp_filter
@@ -113,10 +111,7 @@ def install(guest):
     """An installed copy of this build, and what it needs, where the guest finds them."""
     guest.install()
     shutil.copy(measure.BENCH / 'udp_pingpong', guest.share)
-    modules = sorted(pathlib.Path(guests.IMAGE).glob(
-        'kernel/lib/modules/*/kernel/drivers/net/veth.ko'))
-    assert modules, 'the image of the guest has no veth module'
-    shutil.copy(modules[-1], guest.share)
+    guest.insert('drivers/net/veth.ko')
     guest.run(SET_UP)
 
 

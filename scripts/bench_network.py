@@ -116,13 +116,19 @@ def met(ratio, target):
     return 'met' if good else 'missed'
 
 
-def bandwidth_row(ends, runs, program):
-    target = '>= 1.2'
-    value, floor, ratio, steady = measure.median_steady(
-        lambda: ends.bandwidth_mib(program, '-s', 64 * KI, '-n', 10000), ends.tcp_mib, runs,
-        ends.distance)
+def beside_tcp(ends, runs, target, measured):
+    """A bandwidth beside one TCP stream; a row without a target is for comparison."""
+    value, floor, ratio, steady = measure.median_steady(measured, ends.tcp_mib, runs, ends.distance)
     return (f'{value:.0f} MiB/s', f'TCP, one stream: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', target,
-            met(ratio, target))
+            met(ratio, target) if target else '')
+
+
+def bandwidth_row(ends, runs, program):
+    return beside_tcp(ends, runs, '>= 1.2', lambda: ends.bandwidth_mib(program, '-s', 64 * KI, '-n', 10000))
+
+
+def iwarp_bandwidth_row(ends, runs, program, target):
+    return beside_tcp(ends, runs, target, lambda: float(ends.iwarp(program, '-s', 64 * KI, '-n', 20000)[3]))
 
 
 def sockets_row(ends, runs, program, operation, path_mtu, target='>= 0.9'):
@@ -152,10 +158,8 @@ def datagrams_row(ends, runs):
 
 
 def gso_row(ends, runs, *packets):
-    """No target: how far packets of this kind go on these sockets, if nothing else is done."""
-    value, floor, ratio, steady = measure.median_steady(
-        lambda: ends.gso_mib(*packets), ends.tcp_mib, runs, ends.distance)
-    return (f'{value:.0f} MiB/s', f'TCP, one stream: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', '', '')
+    """How far packets of this kind go on these sockets, if nothing else is done."""
+    return beside_tcp(ends, runs, '', lambda: ends.gso_mib(*packets))
 
 
 def latency_row(ends, runs, program, how):
@@ -166,13 +170,6 @@ def latency_row(ends, runs, program, how):
     words = {'spin': 'spinning', 'sleep': 'asleep in epoll'}[how]
     return (f'{value / 1000:.2f} us', f'UDP, {words}: {floor / 1000:.2f} us', f'{ratio:.2f}',
             f'{steady}', target, met(ratio, target))
-
-
-def iwarp_bandwidth_row(ends, runs, program, target):
-    value, floor, ratio, steady = measure.median_steady(
-        lambda: float(ends.iwarp(program, '-s', 64 * KI, '-n', 20000)[3]), ends.tcp_mib, runs, ends.distance)
-    return (f'{value:.0f} MiB/s', f'TCP, one stream: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', target,
-            met(ratio, target) if target else '')
 
 
 def iwarp_latency_row(ends, runs, program):

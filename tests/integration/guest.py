@@ -189,6 +189,13 @@ class Guest:
         finally:
             self.release(program)
 
+    def insert(self, *modules):
+        """Loads modules of the guest's kernel, by their paths in its folder, in this order."""
+        kernel = next(IMAGE.glob('kernel/lib/modules/*/kernel'))
+        for module in modules:
+            shutil.copy(kernel / module, self.share)
+            self.run(f'insmod /share/{pathlib.Path(module).name}')
+
     def install(self, *programs):
         """Puts a copy of this build, these programs beside it, and the libraries that they need, where the guest
         finds them: /share/verbatim, /share and its own folder of libraries.

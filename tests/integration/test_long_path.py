@@ -1,12 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """iWARP over a long and lossy path: netem in a guest, between two processes of it, as not each kernel has netem."""
-import pathlib
 import re
-import shutil
 
 import pytest
 
-import guest as guests
 from harness import free_port
 from test_rxe import start_guest
 
@@ -20,9 +17,8 @@ def guest():
     running = start_guest(1500)
     try:
         running.install()
-        kernel = next(pathlib.Path(guests.IMAGE).glob('kernel/lib/modules/*/kernel'))
-        shutil.copy(kernel / 'net/sched/sch_netem.ko', running.share)
-        running.run('rdev none; insmod /share/sch_netem.ko')
+        running.run('rdev none')
+        running.insert('net/sched/sch_netem.ko')
         yield running
     finally:
         left = running.close()

@@ -3,7 +3,6 @@
  * The socket of a connection in shared memory: the peer's byte, both ends' FINs, the limits; on a
  * QP whose path is this file's, and a clock that it sets.
  */
-#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -19,6 +18,7 @@
 #include <cmocka.h>
 
 #include "../iwarp/rig.h"
+#include "connection.h"
 #include "iwarp/same_host.h"
 #include "tcp/control.h"
 #include "tcp/streams.h"
@@ -139,18 +139,9 @@ static int setup(void **state)
 {
 	static const struct streams_env env = { nothing, nothing, nothing };
 	static const struct tcp_control_env control = { on_ready, is_served, catch_up };
-	struct sockaddr_in name = { .sin_family = AF_INET,
-				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(name);
-	int listener = socket(AF_INET, SOCK_STREAM, 0);
 
-	fd = socket(AF_INET, SOCK_STREAM, 0);
-	if (listener < 0 || bind(listener, (struct sockaddr *)&name, len) < 0 ||
-	    listen(listener, 1) < 0 || getsockname(listener, (struct sockaddr *)&name, &len) < 0 ||
-	    connect(fd, (struct sockaddr *)&name, len) < 0)
+	if (connection_make(&fd, &peer, 0) < 0)
 		return -1;
-	peer = accept(listener, NULL, NULL);
-	close(listener);
 	rig_create(IBV_ACCESS_REMOTE_WRITE);
 	qp = rig[0].qp;
 	ends = readies = catch_ups = issued = 0;

@@ -26,6 +26,7 @@
 #include <cmocka.h>
 
 #include "../iwarp/rig.h"
+#include "connection.h"
 #include "iwarp/bytes.h"
 #include "memory/hazard.h"
 #include "memory/memory.h"
@@ -203,22 +204,9 @@ static void ended(void *arg)
 static int setup(void **state)
 {
 	static const struct streams_env env = { nothing, nothing, nothing };
-	struct sockaddr_in name = { .sin_family = AF_INET,
-				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-	socklen_t len = sizeof(name);
-	int listener = socket(AF_INET, SOCK_STREAM, 0);
 
-	fd = socket(AF_INET, SOCK_STREAM, 0);
-	/* else the kernel lets them grow, until they hold all that attach_and_fill posts */
-	setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &(int){ SOCKET_BYTES }, sizeof(int));
-	setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &(int){ SOCKET_BYTES }, sizeof(int));
-	if (listener < 0 || bind(listener, (struct sockaddr *)&name, len) < 0 ||
-	    listen(listener, 1) < 0 || getsockname(listener, (struct sockaddr *)&name, &len) < 0 ||
-	    connect(fd, (struct sockaddr *)&name, len) < 0)
-		return -1;
-	peer = accept(listener, NULL, NULL);
-	close(listener);
-	if (setsockopt(peer, IPPROTO_TCP, TCP_NODELAY, &(int){ 1 }, sizeof(int)) < 0)
+	/* else they would hold all that attach_and_fill posts */
+	if (connection_make(&fd, &peer, SOCKET_BYTES) < 0)
 		return -1;
 	rig_create(IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_MW_BIND);
 	ends = 0;
