@@ -178,8 +178,13 @@ static int observe_daemon(enum dial_which which, struct observer *o, char *why, 
 			return -EOPNOTSUPP;
 		}
 	}
+	if (!is_hang_up(rc))
+		return rc;
 	/* The daemon ended during the exchange: then none runs. But a part is no list. */
-	return is_hang_up(rc) && !o->has_begun ? -ECONNREFUSED : rc;
+	if (!o->has_begun)
+		return -ECONNREFUSED;
+	snprintf(why, why_len, "verbatimd (pid %d) ended while it listed", (int)o->daemon_pid);
+	return -ECONNRESET;
 }
 
 static int observe(struct observer *o, char *why, size_t why_len)

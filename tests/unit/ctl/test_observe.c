@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* The counters of a device, as daemons answer. The test is the daemons. */
+/* The counters of a device, and lists, as daemons answer. The test is the daemons. */
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -260,6 +260,31 @@ static void a_silent_daemon_does_not_block_for_long(void **state)
 	assert_true(deadline_now_ns() - before_ns < 1500 * 1000000);
 }
 
+static unsigned heard;
+
+static void hear(const struct observe_listener *listener, void *arg)
+{
+	heard++;
+}
+
+/* A part of a list is none, and says so; the beginning of none is that of no daemon. */
+static void a_list_that_breaks_off_is_an_error(void **state)
+{
+	struct ctl_cm_listener listener = { .header = { CTL_CM_LISTENER, 2 } };
+	char why[256] = "";
+
+	heard = 0;
+	start(1, 0);
+	hang_up(1);
+	assert_int_equal(observe_listeners(hear, NULL, why, sizeof(why)), -ECONNREFUSED);
+	start(1, 0);
+	assert_int_equal(fdmsg_send(end_of(1), &listener, sizeof(listener), NULL, 0), 0);
+	hang_up(1);
+	assert_int_equal(observe_listeners(hear, NULL, why, sizeof(why)), -ECONNRESET);
+	assert_string_equal(why, "verbatimd (pid 77) ended while it listed");
+	assert_int_equal(heard, 1);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -276,6 +301,7 @@ int main(void)
 		TEST(the_next_daemon_ends_before_its_welcome),
 		TEST(a_daemon_that_ends_before_its_welcome_is_none),
 		TEST(a_silent_daemon_does_not_block_for_long),
+		TEST(a_list_that_breaks_off_is_an_error),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
