@@ -58,6 +58,8 @@ int __wrap_ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t w
 		world.shortest_pause_ns = pause;
 	if (!world.daemon_is_lost)
 		return 0;
+	if (limit_ms > world.longest_search_ms)
+		world.longest_search_ms = limit_ms;
 	world_sleep_ms((unsigned)limit_ms);
 	search_end_ns = clock_now_ns();
 	return -ETIMEDOUT;
@@ -130,6 +132,8 @@ int __wrap_ports_progress(uint64_t now, enum ports_look which)
 	/* empty, unless another one comes now */
 	eventfd_read(world.packets_fd, &ignored);
 	there = world.packets;
+	if (there == 1)
+		world.searches_at_empty = world.searches;
 	while (there && !atomic_compare_exchange_weak(&world.packets, &there, there - 1))
 		;
 	return there != 0;

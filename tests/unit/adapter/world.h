@@ -30,6 +30,8 @@ struct world {
 	_Atomic unsigned looks_until_links; /* from the look that wrote the wake eventfd (wakes) */
 	_Atomic unsigned searches;	    /* for verbatimd */
 	_Atomic uint64_t shortest_pause_ns; /* between two of them */
+	_Atomic int longest_search_ms;	    /* its limit */
+	_Atomic unsigned searches_at_empty; /* when the last packet was taken */
 
 	/* What the progress thread finds. */
 	_Atomic unsigned packets;    /* to be taken */
