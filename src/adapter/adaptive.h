@@ -8,7 +8,7 @@
  *
  * Polling takes the processor from other threads. One of them may be the consumer of the last
  * event, and no event may come before its answer. Then polling finds nothing. After such a failure
- * the progress thread does not poll again before ADAPTIVE_PAUSE_MIN short sleeps in a row; each
+ * the progress thread does not poll again before 4 * ADAPTIVE_PAUSE_MIN short sleeps in a row; each
  * further failure makes the pause four times as long. So useless polling costs ADAPTIVE_POLL_NS in
  * ADAPTIVE_PAUSE_MAX sleeps. A failure after ADAPTIVE_WORTH events, as at a gap in a stream, counts
  * as success: those events saved more than it cost.

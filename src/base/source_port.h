@@ -8,7 +8,8 @@
  *
  * The receiver's kernel merges packets with the same addresses and ports (GRO) and hands all of
  * them to the process that the first packet is for. So a socket carries the packets of one process
- * to one other process, and is never shared with SO_REUSEPORT. ARCHITECTURE.md explains it in full.
+ * to one other process, and is never shared with SO_REUSEPORT. docs/design/port.md explains it in
+ * full.
  *
  * The socket is never connected, and sets DF, so that its IPv4 identifications are known
  * (packet/icrc.h). It receives nothing, and ICMP errors of its packets fail none of its calls.
