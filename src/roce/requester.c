@@ -316,11 +316,20 @@ static uint32_t read_limit(const struct qp *qp)
 	return qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1;
 }
 
+/* The window, or what it soon is again after a probe: a READ keeps its pieces to the end. */
+static uint32_t usual_window(const struct roce_qp *tq)
+{
+	uint32_t start = WINDOW_START_BYTES / (tq->mtu + WINDOW_PACKET_EXTRA);
+	uint32_t soon = tq->window.threshold < start ? tq->window.threshold : start;
+
+	return tq->window.size > soon ? tq->window.size : soon;
+}
+
 /* Several pieces of a READ keep the responder busy, if so many may be outstanding. */
 static uint32_t choose_piece(const struct issue *it)
 {
 	uint32_t limit = read_limit(it->tq->qp), pieces = limit < READ_PIECES ? limit : READ_PIECES;
-	uint32_t piece = it->tq->window.size / pieces;
+	uint32_t piece = usual_window(it->tq) / pieces;
 
 	return piece > READ_PIECE_MIN ? piece : READ_PIECE_MIN;
 }

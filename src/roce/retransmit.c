@@ -151,11 +151,14 @@ static void measure(struct roce_qp *tq, uint64_t now_ns)
 
 /*
  * The acknowledgement of a probe is that of more packets, and not because it was spurious: the
- * responder keeps packets, and there was time for an answer. Its NAK was lost.
+ * responder keeps packets, and this is when its answer comes. Its NAK was lost.
  */
 static bool was_repaired(const struct roce_qp *tq, uint64_t now_ns)
 {
-	return tq->repair.trusted && now_ns - tq->went_back_ns >= tq->rtt_min_ns;
+	uint64_t since_ns = now_ns - tq->went_back_ns;
+
+	return tq->repair.trusted && since_ns >= tq->rtt_min_ns &&
+	       since_ns <= 2 * tq->rtt_ns + REPAIR_WAIT_MIN_NS;
 }
 
 void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_ns)
@@ -163,6 +166,7 @@ void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_n
 	uint32_t before = (uint32_t)psn_diff(tq->next_psn, psn_sub(tq->una_psn, packets));
 
 	if (tq->probing && psn_after(tq->una_psn, tq->probe_psn)) {
+		sendq_resume(tq, tq->resume_psn);
 		window_undo(&tq->window);
 		gso_on_late(tq);
 		if (!was_repaired(tq, now_ns) && tq->probe_backoff < RETRANSMIT_PROBE_BACKOFF_MAX)
@@ -225,7 +229,9 @@ static void lose(struct roce_qp *tq, uint64_t now_ns)
 {
 	window_on_loss(&tq->window, tq->next_psn);
 	gso_on_loss(tq, false);
+	tq->probing = false;
 	go_back(tq, now_ns);
+	set_probe(tq, now_ns);
 }
 
 /* The packet at una_psn was lost. False: the requester has to go back. */
@@ -240,7 +246,7 @@ static bool repair(struct roce_qp *tq, uint64_t now_ns)
 	else
 		window_on_single_loss(&tq->window);
 	gso_on_loss(tq, false);
-	tq->rtt_running = false;
+	tq->rtt_running = tq->probing = false;
 	tq->went_back = true;
 	tq->went_back_ns = now_ns;
 	set_repair_timer(tq, now_ns);
@@ -293,6 +299,7 @@ void retransmit_on_rnr_nak(struct roce_qp *tq, uint8_t timer)
 		return;
 	sendq_go_back(tq, tq->una_psn);
 	repair_stop(tq);
+	tq->probing = false;
 	if (qp->attr.rnr_retry != 7 && tq->rnr_left-- == 0) {
 		uint32_t seq = qp->sq.issue++;
 
@@ -315,7 +322,7 @@ void retransmit_on_rnr_nak(struct roce_qp *tq, uint8_t timer)
 void retransmit_stop(struct roce_qp *tq)
 {
 	tq->state = REQUESTER_READY;
-	tq->waiting = false;
+	tq->waiting = tq->probing = false;
 	repair_stop(tq);
 	qp_timer_stop(tq);
 }
@@ -358,12 +365,14 @@ static bool probe(struct roce_qp *tq, uint64_t now_ns)
 	}
 	if (!tq->backoff && repair_again(tq)) {
 		tq->rtt_running = false;
-		set_repair_timer(tq, now_ns);
+		set_timer(tq, now_ns); /* after the last try: the RTO */
 		return true;
 	}
 	qp_count(tq->qp, COUNTER_PROBES);
 	window_on_probe(&tq->window);
 	gso_on_loss(tq, true);
+	if (!tq->probing)
+		tq->resume_psn = tq->next_psn;
 	tq->probing = true;
 	tq->probe_psn = psn_add(tq->una_psn, 1);
 	if (tq->backoff < 16)

@@ -10,8 +10,9 @@
  *
  * - The probe is the retransmission timeout (RTO) of TCP: a few measured round trips, with
  *   exponential backoff. It finds losses that no NAK reports. The requester sends everything again,
- *   beginning with one packet; no retry is counted. If an acknowledgement shows that the probe was
- *   spurious, the window is restored.
+ *   beginning with one packet; no retry is counted. If an acknowledgement of more than that packet
+ *   shows that the probe was spurious, the window is restored, and what was in flight counts as in
+ *   flight again: it has arrived, or its loss will be noticed as any other.
  * - The transport timer is the local ACK timeout of the IBA (9.7.6.1.3), and much longer. Each
  *   expiry without progress counts against retry_cnt. The IBA allows up to four times the QP's
  *   attribute; here it is RETRANSMIT_TIMEOUTS times as long, as the responder may be a process that

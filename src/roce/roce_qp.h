@@ -146,6 +146,7 @@ struct roce_qp {
 	uint64_t went_back_ns; /* when it went back */
 	bool probing;	       /* a probe was sent, and may turn out spurious: window_undo */
 	psn_t probe_psn;     /* acknowledgements from this PSN on are of packets before the probe */
+	psn_t resume_psn;    /* next_psn when the first probe was sent */
 	bool waiting;	     /* for an acknowledgement: the transport timer runs */
 	uint64_t waiting_ns; /* when it began */
 	bool excused;	     /* a time-out was noticed late, and not counted */

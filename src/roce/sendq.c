@@ -7,6 +7,7 @@
 #include "base/check.h"
 #include "execute/local.h"
 #include "roce/flush_list.h"
+#include "roce/request.h"
 
 void sendq_fail(struct roce_qp *tq, uint32_t seq, enum ibv_wc_status status, enum cause cause,
 		const char *fmt, ...)
@@ -90,6 +91,25 @@ void sendq_catch_up(struct roce_qp *tq)
 		if (wqe->begun && psn_after(tq->next_psn, wqe->first_psn))
 			sendq_set_done(tq, wqe);
 		break;
+	}
+}
+
+void sendq_resume(struct roce_qp *tq, psn_t psn)
+{
+	struct sq *sq = &tq->qp->sq;
+
+	for (; sq->issue != sq->tail && psn_before(tq->next_psn, psn); sq->issue++) {
+		struct wqe *wqe = sq_wqe(sq, sq->issue);
+
+		if (wqe->state == WQE_DONE)
+			continue;
+		if (!wqe->begun || wqe_has_failed(wqe) || request_takes_response(wqe))
+			break;
+		tq->next_psn = psn_after(wqe->end_psn, psn) ? psn : wqe->end_psn;
+		sendq_set_done(tq, wqe);
+		if (psn_before(tq->next_psn, wqe->end_psn))
+			break;
+		wqe->state = WQE_ISSUED;
 	}
 }
 

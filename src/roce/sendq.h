@@ -31,6 +31,12 @@ void sendq_go_back(struct roce_qp *tq, psn_t psn);
 void sendq_catch_up(struct roce_qp *tq);
 
 /*
+ * Going back was in vain: what is before `psn` need not be sent again. Ends before a request that
+ * takes a response, which has to be sent again to be outstanding.
+ */
+void sendq_resume(struct roce_qp *tq, psn_t psn);
+
+/*
  * The request `seq` fails; sq.issue is past it. Its completion comes after those of all earlier
  * requests; then the QP fails. The text is reported with the cause.
  */

@@ -384,6 +384,159 @@ static void test_keeps_without_allocating(void **state)
 	assert_int_equal(mallinfo2().uordblks, at_first.uordblks);
 }
 
+/* Time passes, and timers fire, while packets stay on the way. */
+static void hold_us(uint64_t us)
+{
+	for (uint64_t i = 0; i < us; i++) {
+		rig_now_ns += 1000;
+		roce_run(rig_now_ns);
+	}
+	roce_flush();
+}
+
+/* Some round trips of a short path, so that its timers are short, too. */
+static void measure_path(uint64_t *wr_id)
+{
+	for (int i = 0; i < 8; i++) {
+		post_at(IBV_WR_RDMA_WRITE, 0, 1, ++*wr_id);
+		run_ms(0);
+		pair_expect(*wr_id, IBV_WC_SUCCESS);
+	}
+}
+
+/*
+ * A responder that stands still for longer than the RTO, then acknowledges what is in flight bit by
+ * bit: the probe was spurious, and what was sent before it does not leave again.
+ */
+static void test_spurious_probe(void **state)
+{
+	const unsigned packets = 40;
+
+	post_at(IBV_WR_RDMA_WRITE, 0, packets * MTU, 1);
+	assert_int_equal(rig_waiting(), packets);
+	hold_us(6000); /* RETRANSMIT_PROBE_FIRST_NS and more */
+	assert_int_equal(counted(COUNTER_PROBES), 1);
+	run_ms(100);
+	pair_expect(1, IBV_WC_SUCCESS);
+	assert_memory_equal(here, there, packets * MTU);
+	assert_int_equal(again(packets), 1);
+}
+
+/* The same with several requests, of which the last has left in part only. */
+static void test_spurious_probe_of_many(void **state)
+{
+	uint64_t wr_id = 0;
+	unsigned sent;
+
+	for (; wr_id < 8; wr_id++)
+		post_at(IBV_WR_RDMA_WRITE, (uint32_t)wr_id * 10 * MTU, 10 * MTU, wr_id + 1);
+	sent = rig_waiting();
+	assert_in_range(sent, 31, 79);
+	hold_us(6000);
+	assert_int_equal(counted(COUNTER_PROBES), 1);
+	run_ms(100);
+	for (uint64_t i = 1; i <= wr_id; i++)
+		pair_expect(i, IBV_WC_SUCCESS);
+	assert_memory_equal(here, there, 80 * MTU);
+	assert_int_equal(again(80), 1);
+}
+
+/* What was sent before a spurious probe was lost in part: that part leaves again. */
+static void test_spurious_probe_and_a_loss(void **state)
+{
+	const unsigned packets = 40;
+
+	for (unsigned i = 30; i < packets; i++)
+		to_lose[i] = 1;
+	post_at(IBV_WR_RDMA_WRITE, 0, packets * MTU, 1);
+	hold_us(6000);
+	assert_int_equal(counted(COUNTER_PROBES), 1);
+	run_ms(100);
+	pair_expect(1, IBV_WC_SUCCESS);
+	assert_memory_equal(here, there, packets * MTU);
+	assert_in_range(again(packets), 10, 14);
+}
+
+/* A NAK tells of a loss: the window that a probe before it took away does not come back. */
+static void test_loss_after_a_probe(void **state)
+{
+	const unsigned packets = 40;
+	uint32_t size;
+
+	to_lose[0] = 2; /* the probe, too */
+	post_at(IBV_WR_RDMA_WRITE, 0, packets * MTU, 1);
+	size = roce_of(a)->window.size;
+	roce_of(a)->repair.skip = 200; /* it goes back */
+	hold_us(6000);
+	assert_int_equal(counted(COUNTER_PROBES), 1);
+	while (!counted(COUNTER_WENT_BACK) || roce_of(a)->probing)
+		assert_true(rig_step() || (roce_flush(), rig_waiting()));
+	assert_in_range(roce_of(a)->window.size, 1, size - 1);
+	assert_int_equal(roce_of(a)->probe_backoff, 0);
+	run_ms(100);
+	pair_expect(1, IBV_WC_SUCCESS);
+	assert_memory_equal(here, there, packets * MTU);
+	assert_int_equal(roce_of(a)->probe_backoff, 0);
+}
+
+/* A responder that is known to keep packets stands still for some hundred us: that is no probe. */
+static void test_short_pause_is_no_probe(void **state)
+{
+	uint64_t wr_id = 0;
+
+	measure_path(&wr_id);
+	to_lose[8 + 3] = 1;
+	post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id);
+	run_ms(0);
+	pair_expect(wr_id, IBV_WC_SUCCESS);
+	assert_true(roce_of(a)->repair.trusted);
+	post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id);
+	hold_us(600);
+	assert_int_equal(counted(COUNTER_PROBES), 0);
+	run_ms(10);
+	pair_expect(wr_id, IBV_WC_SUCCESS);
+	assert_int_equal(counted(COUNTER_WENT_BACK), 0);
+}
+
+/* Such a responder that stands still for longer: each time less likely to be probed for nothing. */
+static void test_long_pauses_double_the_timeout(void **state)
+{
+	uint64_t wr_id = 0, probes = 0;
+
+	measure_path(&wr_id);
+	to_lose[8 + 3] = 1;
+	post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id);
+	run_ms(0);
+	pair_expect(wr_id, IBV_WC_SUCCESS);
+	for (int round = 0; round < 10; round++) {
+		probes = counted(COUNTER_PROBES);
+		post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id);
+		hold_us(4000);
+		run_ms(0);
+		pair_expect(wr_id, IBV_WC_SUCCESS);
+	}
+	assert_int_equal(counted(COUNTER_PROBES), probes);
+}
+
+/* A NAK that comes just before the RTO ends begins it anew: what it asked for is on its way. */
+static void test_nak_puts_off_the_probe(void **state)
+{
+	uint64_t wr_id = 0, before_ns;
+
+	measure_path(&wr_id);
+	roce_of(a)->repair.skip = 200;
+	to_lose[8] = 1;
+	post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id);
+	before_ns = roce_of(a)->probe_ns;
+	hold_us((before_ns - rig_now_ns) / 1000 - 20);
+	while (!counted(COUNTER_WENT_BACK))
+		assert_true(rig_step() || (roce_flush(), rig_waiting()));
+	assert_true(roce_of(a)->probe_ns > before_ns + 500000);
+	run_ms(10);
+	pair_expect(wr_id, IBV_WC_SUCCESS);
+	assert_int_equal(counted(COUNTER_PROBES), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -401,6 +554,13 @@ int main(void)
 		TEST(no_receive_behind_a_gap),
 		TEST(bounds),
 		TEST(keeps_without_allocating),
+		TEST(spurious_probe),
+		TEST(spurious_probe_of_many),
+		TEST(spurious_probe_and_a_loss),
+		TEST(loss_after_a_probe),
+		TEST(short_pause_is_no_probe),
+		TEST(long_pauses_double_the_timeout),
+		TEST(nak_puts_off_the_probe),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
