@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "packet/packet.h"
 
-#define OPCODES_PER_SERVICE 32
-
 #define RETH	       PACKET_HAS_RETH
 #define AETH	       PACKET_HAS_AETH
 #define ATOMIC_ETH     PACKET_HAS_ATOMIC_ETH
@@ -13,9 +11,17 @@
 #define XRCETH	       PACKET_HAS_XRCETH
 #define FETH	       PACKET_HAS_FETH
 
+#define BYTES_OF(headers, header, bytes) ((headers) & (header) ? (bytes) : 0)
+#define HEADER_BYTES(headers)                                                                      \
+	(PACKET_BTH_BYTES + BYTES_OF(headers, RETH, 16) + BYTES_OF(headers, AETH, 4) +             \
+	 BYTES_OF(headers, ATOMIC_ETH, 28) + BYTES_OF(headers, ATOMIC_ACK_ETH, 8) +                \
+	 BYTES_OF(headers, IMM, 4) + BYTES_OF(headers, IETH, 4) + BYTES_OF(headers, DETH, 8) +     \
+	 BYTES_OF(headers, XRCETH, 4) + BYTES_OF(headers, FETH, 4))
+
 /* kind, first, last, payload, headers */
 #define ROW(service, low, text, kind, first, last, payload, headers)                               \
-	[(service) << 5 | (low)] = { kind, first, last, payload, headers, text }
+	[(service) << 5 | (low)] = { kind,    first, last, payload, HEADER_BYTES(headers),         \
+				     headers, text }
 
 /* IBA table 38. `eth` is the header that all requests of the service have. */
 #define SEND_AND_WRITE(service, name, eth)                                                         \
@@ -88,37 +94,52 @@ const struct packet_opcode *packet_opcode(uint8_t opcode)
 
 unsigned packet_header_bytes(uint8_t opcode)
 {
-	static const struct {
-		uint16_t header, bytes;
-	} sizes[] = {
-		{ RETH, 16 }, { AETH, 4 }, { ATOMIC_ETH, 28 }, { ATOMIC_ACK_ETH, 8 }, { IMM, 4 },
-		{ IETH, 4 },  { DETH, 8 }, { XRCETH, 4 },      { FETH, 4 },
-	};
-	unsigned headers = opcodes[opcode].headers;
-	unsigned bytes = PACKET_BTH_BYTES;
+	return opcodes[opcode].bytes;
+}
 
-	if (!opcodes[opcode].kind)
-		return 0;
-	if (!headers)
-		return bytes;
-	for (unsigned i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
-		if (headers & sizes[i].header)
-			bytes += sizes[i].bytes;
-	return bytes;
+/*
+ * Where IBA table 38 has such a row, if it has one: SENDs, WRITEs and READ responses have FIRST,
+ * MIDDLE, LAST, ONLY in this order, behind LAST and ONLY those with an immediate.
+ */
+static unsigned place_of(unsigned kind, bool first, bool last, unsigned carried)
+{
+	unsigned part = last ? 2 + 2u * first : 1u - first, imm = carried == IMM;
+
+	switch (kind) {
+	case OPERATION_SEND:
+		return carried == IETH ? 0x16u + first : part + imm;
+	case OPERATION_WRITE:
+		return 0x06 + part + imm;
+	case OPERATION_READ:
+		return 0x0c;
+	case PACKET_READ_RESPONSE:
+		return 0x0d + (part == 4 ? 3u : part);
+	case PACKET_ACK:
+		return 0x11;
+	case PACKET_ATOMIC_ACK:
+		return 0x12;
+	case OPERATION_COMPARE_SWAP:
+		return 0x13;
+	case OPERATION_FETCH_ADD:
+		return 0x14;
+	case OPERATION_FLUSH:
+		return 0x1c;
+	case OPERATION_ATOMIC_WRITE:
+		return 0x1d;
+	default:
+		return 0x01; /* CNP */
+	}
 }
 
 int packet_find_opcode(enum packet_service service, unsigned kind, bool first, bool last,
 		       unsigned headers)
 {
-	const unsigned carried = IMM | IETH;
-	unsigned start = (unsigned)service << 5;
+	unsigned carried = headers & (IMM | IETH);
+	unsigned opcode = (unsigned)service << 5 | place_of(kind, first, last, carried);
+	const struct packet_opcode *row = &opcodes[opcode];
 
-	for (unsigned opcode = start; opcode < start + OPCODES_PER_SERVICE; opcode++) {
-		const struct packet_opcode *row = &opcodes[opcode];
-
-		if (row->kind == kind && row->first == first && row->last == last &&
-		    (row->headers & carried) == (headers & carried))
-			return (int)opcode;
-	}
-	return -1;
+	if (row->kind != kind || row->first != first || row->last != last ||
+	    (row->headers & (IMM | IETH)) != carried)
+		return -1;
+	return (int)opcode;
 }

@@ -60,6 +60,7 @@ struct packet_opcode {
 	bool first;	  /* FIRST or ONLY */
 	bool last;	  /* LAST or ONLY */
 	bool payload;	  /* the packet may have payload */
+	uint8_t bytes;	  /* of BTH and extended headers */
 	uint16_t headers; /* enum packet_header */
 	const char *name; /* as in the IBA: "RC SEND First" */
 };

@@ -177,12 +177,12 @@ static unsigned fill_small(struct burst *b, unsigned index, uint16_t id, struct 
 	const struct wire_packet *p = &b->packets[index];
 	uint8_t *start = b->scratch->flat + b->scratch->flat_bytes, *end = start + p->header_bytes;
 
-	memcpy(start, p->header, p->header_bytes);
+	memcpy(start, p->header, sizeof(p->header)); /* a fixed length is quicker */
 	for (unsigned i = 0; i < p->pieces; i++) {
 		memcpy(end, p->piece[i].iov_base, p->piece[i].iov_len);
 		end += p->piece[i].iov_len;
 	}
-	memset(end, 0, p->pad_bytes);
+	memset(end, 0, PAD_MAX + 1);
 	end += p->pad_bytes;
 	put_icrc(end, icrc_compute(&b->scratch->memo, &b->path, id, start, (size_t)(end - start),
 				   NULL, 0, 0));

@@ -180,6 +180,34 @@ static void test_find_opcode(void **state)
 	assert_int_equal(packet_find_opcode(PACKET_RD, OPERATION_SEND, true, true, 0), -1);
 }
 
+/* The first row of the table that fits. */
+static int search(unsigned service, unsigned kind, bool first, bool last, unsigned headers)
+{
+	const unsigned carried = PACKET_HAS_IMM | PACKET_HAS_IETH;
+
+	for (unsigned opcode = service << 5; opcode < (service + 1) << 5; opcode++) {
+		const struct packet_opcode *row = packet_opcode((uint8_t)opcode);
+
+		if (row->kind == kind && row->first == first && row->last == last &&
+		    (row->headers & carried) == (headers & carried))
+			return (int)opcode;
+	}
+	return -1;
+}
+
+static void test_find_any_opcode(void **state)
+{
+	const unsigned sets[] = { 0, PACKET_HAS_IMM, PACKET_HAS_IETH,
+				  PACKET_HAS_IMM | PACKET_HAS_IETH, PACKET_HAS_RETH };
+
+	for (unsigned service = 0; service < 8; service++)
+		for (unsigned kind = 1; kind < 64; kind++)
+			for (unsigned i = 0; i < 4 * sizeof(sets) / sizeof(sets[0]); i++)
+				assert_int_equal(packet_find_opcode(service, kind, i & 1, i & 2,
+								    sets[i / 4]),
+						 search(service, kind, i & 1, i & 2, sets[i / 4]));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -189,6 +217,7 @@ int main(void)
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_reserved_bits),
 		cmocka_unit_test(test_find_opcode),
+		cmocka_unit_test(test_find_any_opcode),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
