@@ -23,76 +23,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MS	1000
-#define LONG_MS (20 * MS)
-
-static struct sockaddr_in loopback(void)
-{
-	return (struct sockaddr_in){ .sin_family = AF_INET,
-				     .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
-}
-
-static int listener(struct sockaddr_in *addr)
-{
-	socklen_t length = sizeof(*addr);
-	int fd = rsocket(AF_INET, SOCK_STREAM, 0);
-
-	*addr = loopback();
-	assert_true(fd >= 0);
-	assert_return_code(rbind(fd, (struct sockaddr *)addr, sizeof(*addr)), errno);
-	assert_return_code(rgetsockname(fd, (struct sockaddr *)addr, &length), errno);
-	assert_int_not_equal(addr->sin_port, 0);
-	assert_return_code(rlisten(fd, 8), errno);
-	return fd;
-}
-
-static void wait_for(int fd, short events)
-{
-	struct pollfd poll = { .fd = fd, .events = events };
-
-	assert_int_equal(rpoll(&poll, 1, LONG_MS), 1);
-	assert_true(poll.revents & events);
-}
-
-/* One thread makes both ends: the connecting one does not block meanwhile. */
-static void make_pair(int fds[2], int mappings)
-{
-	struct sockaddr_in addr;
-	int server = listener(&addr), error;
-	socklen_t length = sizeof(error);
-
-	rsetsockopt(server, SOL_RDMA, RDMA_IOMAPSIZE, &mappings, sizeof(mappings));
-	fds[0] = rsocket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
-	assert_true(fds[0] >= 0);
-	rsetsockopt(fds[0], SOL_RDMA, RDMA_IOMAPSIZE, &mappings, sizeof(mappings));
-	assert_int_equal(rconnect(fds[0], (struct sockaddr *)&addr, sizeof(addr)), -1);
-	assert_int_equal(errno, EINPROGRESS);
-	for (fds[1] = -1; fds[1] < 0;) {
-		struct pollfd polls[] = { { .fd = fds[0], .events = POLLOUT },
-					  { .fd = server, .events = POLLIN } };
-
-		assert_true(rpoll(polls, 2, LONG_MS) > 0);
-		assert_int_equal(polls[0].revents & (POLLERR | POLLHUP), 0);
-		if (polls[1].revents & POLLIN)
-			fds[1] = raccept(server, NULL, NULL);
-	}
-	wait_for(fds[0], POLLOUT);
-	assert_return_code(rgetsockopt(fds[0], SOL_SOCKET, SO_ERROR, &error, &length), errno);
-	assert_int_equal(error, 0);
-	assert_return_code(rconnect(fds[0], (struct sockaddr *)&addr, sizeof(addr)), errno);
-	assert_int_equal(rconnect(fds[0], (struct sockaddr *)&addr, sizeof(addr)), -1);
-	assert_int_equal(errno, EISCONN);
-	assert_return_code(rfcntl(fds[0], F_SETFL, 0), errno);
-	assert_return_code(rclose(server), errno);
-}
-
-static void close_pair(int fds[2])
-{
-	assert_return_code(rclose(fds[0]), errno);
-	assert_return_code(rclose(fds[1]), errno);
-	assert_int_equal(rsend(fds[0], "", 1, 0), -1);
-	assert_int_equal(errno, EBADF);
-}
+#include "pair.h"
 
 static void there_and_back(void **state)
 {
@@ -293,7 +224,7 @@ static void closed_with_data(void **state)
 static void nobody_listens(void **state)
 {
 	struct sockaddr_in addr;
-	int fd = listener(&addr), error = 0;
+	int fd = make_listener(&addr), error = 0;
 	socklen_t length = sizeof(error);
 
 	rclose(fd);
