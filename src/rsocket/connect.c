@@ -305,6 +305,12 @@ static int accept_request(struct stream *listener, struct rdma_cm_id *id,
 	return rc;
 }
 
+/* This end lacks something, so that the next request would fail as well. */
+static bool is_shortage(int rc)
+{
+	return rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOBUFS;
+}
+
 int connect_accept(struct stream *listener, struct stream **stream)
 {
 	struct rdma_cm_event *event;
@@ -326,8 +332,8 @@ int connect_accept(struct stream *listener, struct stream **stream)
 		if (!id)
 			continue;
 		rc = accept_request(listener, id, &param, data, stream);
-		/* An invalid request was rejected; the listener goes on to the next. */
-		if (rc != -EPROTO)
+		/* A client that has given up, or an invalid request: the next one is served. */
+		if (!rc || is_shortage(rc))
 			return rc;
 	}
 	return -EAGAIN;
