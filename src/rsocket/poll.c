@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "rsocket/config.h"
 #include "rsocket/datagram.h"
+#include "rsocket/export.h"
 #include "rsocket/stream_progress.h"
 #include "rsocket/wait.h"
 
@@ -275,4 +276,108 @@ int poll_wait(struct pollfd *fds, nfds_t count, uint64_t deadline_ns)
 	free(call.entries);
 	free(call.sleep);
 	return rc;
+}
+
+/* The exported calls */
+
+RSOCKET_EXPORT int rpoll(struct pollfd *fds, nfds_t count, int timeout)
+{
+	return (int)answer(poll_wait(fds, count, poll_deadline(timeout)));
+}
+
+/* The sets of select(2) in terms of poll(2), as the kernel has them (fs/select.c). */
+#define READ_EVENTS   (POLLIN | POLLRDNORM | POLLHUP | POLLERR)
+#define WRITE_EVENTS  (POLLOUT | POLLWRNORM | POLLERR)
+#define EXCEPT_EVENTS POLLPRI
+
+static bool is_in(const fd_set *set, int fd)
+{
+	return set && FD_ISSET(fd, set);
+}
+
+static nfds_t collect_sets(int count, const fd_set *reads, const fd_set *writes,
+			   const fd_set *excepts, struct pollfd *fds)
+{
+	nfds_t n = 0;
+
+	for (int fd = 0; fd < count; fd++) {
+		short events = (short)((is_in(reads, fd) ? POLLIN : 0) |
+				       (is_in(writes, fd) ? POLLOUT : 0) |
+				       (is_in(excepts, fd) ? POLLPRI : 0));
+
+		if (events)
+			fds[n++] = (struct pollfd){ .fd = fd, .events = events };
+	}
+	return n;
+}
+
+static int update_bit(fd_set *set, int fd, bool set_it)
+{
+	if (!is_in(set, fd))
+		return 0;
+	if (!set_it)
+		FD_CLR(fd, set);
+	return set_it;
+}
+
+/*
+ * Writes the sets and returns the number of bits. -EBADF: one entry is no descriptor; sets
+ * unchanged.
+ */
+static int distribute(const struct pollfd *fds, nfds_t n, fd_set *reads, fd_set *writes,
+		      fd_set *excepts)
+{
+	int ready = 0;
+
+	for (nfds_t i = 0; i < n; i++)
+		if (fds[i].revents & POLLNVAL)
+			return -EBADF;
+	for (nfds_t i = 0; i < n; i++) {
+		ready += update_bit(reads, fds[i].fd, fds[i].revents & READ_EVENTS);
+		ready += update_bit(writes, fds[i].fd, fds[i].revents & WRITE_EVENTS);
+		ready += update_bit(excepts, fds[i].fd, fds[i].revents & EXCEPT_EVENTS);
+	}
+	return ready;
+}
+
+/* Writes the remaining time to `timeout`, as Linux does, select(2). */
+static void write_time_left(uint64_t deadline_ns, struct timeval *timeout)
+{
+	uint64_t now = clock_now_ns(), left = now < deadline_ns ? deadline_ns - now : 0;
+
+	timeout->tv_sec = (time_t)(left / 1000000000);
+	timeout->tv_usec = (suseconds_t)(left % 1000000000 / 1000);
+}
+
+static int deadline_of(const struct timeval *timeout, uint64_t *deadline_ns)
+{
+	*deadline_ns = 0;
+	if (!timeout)
+		return 0;
+	if (timeout->tv_sec < 0 || timeout->tv_usec < 0 || timeout->tv_usec >= 1000000)
+		return -EINVAL;
+	*deadline_ns = clock_now_ns() + (uint64_t)timeout->tv_sec * 1000000000 +
+		       (uint64_t)timeout->tv_usec * 1000;
+	return 0;
+}
+
+RSOCKET_EXPORT int rselect(int count, fd_set *reads, fd_set *writes, fd_set *excepts,
+			   struct timeval *timeout)
+{
+	struct pollfd fds[FD_SETSIZE];
+	uint64_t deadline;
+	nfds_t n;
+	int rc = deadline_of(timeout, &deadline);
+
+	if (!rc && count < 0)
+		rc = -EINVAL;
+	if (rc)
+		return (int)answer(rc);
+	n = collect_sets(count < FD_SETSIZE ? count : FD_SETSIZE, reads, writes, excepts, fds);
+	rc = poll_wait(fds, n, deadline);
+	if (rc < 0)
+		return (int)answer(rc);
+	if (timeout)
+		write_time_left(deadline, timeout);
+	return (int)answer(distribute(fds, n, reads, writes, excepts));
 }

@@ -15,7 +15,7 @@
 #include "rsocket/keepalive.h"
 #include "rsocket/linger.h"
 #include "rsocket/option.h"
-#include "rsocket/poll.h"
+#include "rsocket/repoll.h"
 #include "rsocket/stream_open.h"
 #include "rsocket/stream_progress.h"
 #include "rsocket/table.h"
@@ -36,19 +36,19 @@ static void in_child(void)
 	wait_forget();
 	keepalive_forget();
 	linger_forget();
-	poll_after_fork();
+	repoll_after_fork_in_child();
 }
 
 static void before_fork(void)
 {
-	poll_before_fork(); /* outside the table's lock */
+	repoll_before_fork(); /* outside the table's lock */
 	table_before_fork();
 }
 
 static void still_parent(void)
 {
 	table_still_parent();
-	poll_after_fork();
+	repoll_after_fork();
 }
 
 static void register_handlers(void)
@@ -305,7 +305,7 @@ static int close_other(int fd)
 {
 	int rc = close_inherited(fd);
 
-	return rc == -EBADF ? poll_close_set(fd) : rc;
+	return rc == -EBADF ? repoll_close(fd) : rc;
 }
 
 /*
@@ -318,7 +318,7 @@ RSOCKET_EXPORT int rclose(int socket)
 
 	if (!rs)
 		return (int)answer(close_other(socket));
-	poll_forget(socket); /* before the number may be another rsocket's */
+	repoll_forget(socket); /* before the number may be another rsocket's */
 	if (is_stream(rs))
 		close_stream(stream_of(rs));
 	else

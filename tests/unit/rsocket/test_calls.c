@@ -16,11 +16,9 @@
 #include <stdlib.h>
 #include <signal.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "pair.h"
@@ -274,83 +272,11 @@ static void with_other_descriptors(void **state)
 	close_pair(fds);
 }
 
-/* Of RDMACM_1.5: later than the headers that Verbatim is built with. */
-int repoll_create(int size);
-int repoll_ctl(int epoll, int op, int fd, struct epoll_event *event);
-int repoll_wait(int epoll, struct epoll_event *events, int max, int timeout);
-
-static void in_a_set(void **state)
-{
-	struct epoll_event event = { .events = EPOLLIN }, got[4];
-	int fds[2], tube[2], set = repoll_create(1);
-
-	assert_true(set >= 0);
-	make_pair(fds, 0);
-	assert_return_code(pipe(tube), errno);
-	assert_int_equal(repoll_ctl(set, EPOLL_CTL_MOD, fds[1], &event), -1);
-	assert_int_equal(errno, ENOENT);
-	event.data.u32 = 1;
-	assert_return_code(repoll_ctl(set, EPOLL_CTL_ADD, fds[1], &event), errno);
-	assert_int_equal(repoll_ctl(set, EPOLL_CTL_ADD, fds[1], &event), -1);
-	assert_int_equal(errno, EEXIST);
-	event.data.u32 = 2;
-	assert_return_code(repoll_ctl(set, EPOLL_CTL_ADD, tube[0], &event), errno);
-	assert_int_equal(repoll_wait(set, got, 4, 10), 0);
-	assert_int_equal(write(tube[1], "x", 1), 1);
-	assert_int_equal(repoll_wait(set, got, 4, LONG_MS), 1);
-	assert_int_equal(got[0].data.u32, 2);
-	assert_int_equal(rsend(fds[0], "x", 1, 0), 1);
-	wait_for(fds[1], POLLIN);
-	assert_int_equal(repoll_wait(set, got, 4, LONG_MS), 2);
-	assert_int_equal(got[0].data.u32 + got[1].data.u32, 3);
-	event = (struct epoll_event){ .events = EPOLLOUT, .data.u32 = 4 };
-	assert_return_code(repoll_ctl(set, EPOLL_CTL_DEL, tube[0], NULL), errno);
-	assert_return_code(repoll_ctl(set, EPOLL_CTL_MOD, fds[1], &event), errno);
-	assert_int_equal(repoll_wait(set, got, 4, LONG_MS), 1);
-	assert_int_equal(got[0].data.u32, 4);
-	assert_int_equal(got[0].events, EPOLLOUT);
-	assert_return_code(repoll_ctl(set, EPOLL_CTL_DEL, fds[1], NULL), errno);
-	assert_int_equal(repoll_ctl(set, EPOLL_CTL_DEL, fds[1], NULL), -1);
-	assert_int_equal(repoll_wait(set, got, 0, 10), -1);
-	assert_int_equal(errno, EINVAL);
-	assert_return_code(rclose(set), errno);
-	assert_int_equal(repoll_wait(set, got, 4, 10), -1);
-	assert_int_equal(errno, EBADF);
-	close(tube[0]);
-	close(tube[1]);
-	close_pair(fds);
-}
-
 static void *read_one(void *arg)
 {
 	char byte;
 
 	return (void *)rrecv(*(int *)arg, &byte, 1, 0);
-}
-
-static uint64_t now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
-
-/* epoll(7): a closed descriptor leaves the sets that it is in. */
-static void closed_in_a_set(void **state)
-{
-	struct epoll_event event = { .events = EPOLLIN, .data.u32 = 7 }, got;
-	int set = repoll_create(1), fds[2];
-	uint64_t begin;
-
-	make_pair(fds, 0);
-	assert_return_code(repoll_ctl(set, EPOLL_CTL_ADD, fds[1], &event), errno);
-	close_pair(fds);
-	begin = now_ms();
-	assert_int_equal(repoll_wait(set, &got, 1, 100), 0);
-	assert_true(now_ms() - begin >= 99);
-	assert_int_equal(repoll_ctl(set, EPOLL_CTL_DEL, fds[1], NULL), -1);
-	assert_return_code(rclose(set), errno);
 }
 
 /* Each of two threads that sleep for one rsocket gets what it waits for. */
@@ -676,8 +602,6 @@ int main(void)
 		cmocka_unit_test(closed_with_data),
 		cmocka_unit_test(nobody_listens),
 		cmocka_unit_test(with_other_descriptors),
-		cmocka_unit_test(in_a_set),
-		cmocka_unit_test(closed_in_a_set),
 		cmocka_unit_test(two_sleepers),
 		cmocka_unit_test(sleepers_sleep),
 		cmocka_unit_test(closed_under_a_reader),
