@@ -25,13 +25,16 @@ struct entry {
 	unsigned first, count; /* its descriptors in call.sleep */
 };
 
-/* One call. `sleep` begins with a copy of the caller's entries, with -1 for rsockets. */
+/*
+ * One call. `sleep` begins with a copy of the caller's entries that are ordinary descriptors, and
+ * `places` says which these are. It has no others: poll(2) counts those that it ignores, too.
+ */
 struct call {
 	struct pollfd *fds;
 	nfds_t fd_count;
 	struct entry *entries;
 	unsigned count;
-	bool ordinary; /* the entries have descriptors that are no rsockets */
+	nfds_t *places, ordinary;
 	struct pollfd *sleep;
 	nfds_t sleep_count;
 	int self; /* eventfd of the thread; negative: no descriptor is left for one */
@@ -75,36 +78,30 @@ static void collect(struct call *call)
 		struct pollfd *fd = &call->fds[i];
 		struct rsocket *rs = table_get(fd->fd);
 
-		call->sleep[i] = *fd;
+		fd->revents = 0;
 		if (rs) {
 			call->entries[call->count++] = (struct entry){ .rs = rs, .fd = fd };
-			call->sleep[i].fd = -1;
 		} else if (fd->fd >= 0) {
-			call->ordinary = true;
+			call->places[call->ordinary] = i;
+			call->sleep[call->ordinary++] = *fd;
 		}
 	}
 }
 
-static int count_ready(const struct call *call)
+/* Polls the ordinary descriptors: the number of those with events, or -errno. */
+static int poll_ordinary(struct call *call)
 {
-	int ready = 0;
+	int ready = poll(call->sleep, call->ordinary, 0);
 
-	for (nfds_t i = 0; i < call->fd_count; i++)
-		ready += call->fds[i].revents != 0;
-	return ready;
-}
-
-static void copy_ordinary(struct call *call)
-{
-	for (nfds_t i = 0; i < call->fd_count; i++)
-		if (call->sleep[i].fd >= 0 || call->fds[i].fd < 0)
-			call->fds[i].revents = call->sleep[i].revents;
+	for (nfds_t i = 0; i < call->ordinary; i++)
+		call->fds[call->places[i]].revents = call->sleep[i].revents;
+	return ready < 0 ? -errno : ready;
 }
 
 /* Polls all entries once without sleeping: the number of entries with events, or -errno. */
 static int poll_all(struct call *call)
 {
-	int ready = 0;
+	int ready = 0, ordinary;
 
 	for (unsigned i = 0; i < call->count; i++) {
 		struct entry *entry = &call->entries[i];
@@ -112,12 +109,8 @@ static int poll_all(struct call *call)
 		entry->fd->revents = poll_one(entry->rs, entry->fd->events);
 		ready += entry->fd->revents != 0;
 	}
-	if (!call->ordinary)
-		return ready;
-	if (poll(call->sleep, call->fd_count, 0) < 0)
-		return -errno;
-	copy_ordinary(call);
-	return count_ready(call);
+	ordinary = call->ordinary ? poll_ordinary(call) : 0;
+	return ordinary < 0 ? ordinary : ready + ordinary;
 }
 
 /* The number of descriptors that the thread, whose eventfd is `self`, has to sleep on: at fds. */
@@ -148,7 +141,7 @@ static bool arm(struct call *call)
 {
 	bool ready = false;
 
-	call->sleep_count = call->fd_count;
+	call->sleep_count = call->ordinary;
 	for (unsigned i = 0; i < call->count; i++) {
 		struct entry *entry = &call->entries[i];
 		struct rsocket *rs = entry->rs;
@@ -164,7 +157,9 @@ static bool arm(struct call *call)
 		call->sleep_count += entry->count;
 		ready |= poll_one(rs, entry->fd->events) != 0;
 	}
-	call->sleep[call->sleep_count++] = (struct pollfd){ .fd = call->self, .events = POLLIN };
+	if (call->self >= 0)
+		call->sleep[call->sleep_count++] =
+			(struct pollfd){ .fd = call->self, .events = POLLIN };
 	return ready;
 }
 
@@ -209,7 +204,7 @@ static int sleep_once(struct call *call, uint64_t deadline_ns)
 	int woken = poll(call->sleep, call->sleep_count, timeout_ms);
 	int rc = woken < 0 ? -errno : 0;
 
-	if (woken > 0 && call->sleep[call->sleep_count - 1].revents)
+	if (woken > 0 && call->self >= 0 && call->sleep[call->sleep_count - 1].revents)
 		wait_clear(call->self);
 	disarm(call, woken > 0);
 	return rc;
@@ -260,9 +255,14 @@ static int wait_with(struct call *call, uint64_t deadline_ns)
 int poll_wait(struct pollfd *fds, nfds_t count, uint64_t deadline_ns)
 {
 	struct entry few_entries[FEW];
-	struct pollfd few_sleep[FEW * (1 + PER_ENTRY) + 1];
+	struct pollfd few_sleep[FEW * PER_ENTRY + 1];
+	nfds_t few_places[FEW];
 	struct call call = {
-		.fds = fds, .fd_count = count, .entries = few_entries, .sleep = few_sleep
+		.fds = fds,
+		.fd_count = count,
+		.entries = few_entries,
+		.sleep = few_sleep,
+		.places = few_places,
 	};
 	int rc;
 
@@ -271,10 +271,12 @@ int poll_wait(struct pollfd *fds, nfds_t count, uint64_t deadline_ns)
 	if (count > 1 << 20)
 		return -EINVAL;
 	call.entries = calloc(count, sizeof(*call.entries));
-	call.sleep = calloc(count * (1 + PER_ENTRY) + 1, sizeof(*call.sleep));
-	rc = call.entries && call.sleep ? wait_with(&call, deadline_ns) : -ENOMEM;
+	call.sleep = calloc(count * PER_ENTRY + 1, sizeof(*call.sleep));
+	call.places = calloc(count, sizeof(*call.places));
+	rc = call.entries && call.sleep && call.places ? wait_with(&call, deadline_ns) : -ENOMEM;
 	free(call.entries);
 	free(call.sleep);
+	free(call.places);
 	return rc;
 }
 
