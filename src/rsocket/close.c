@@ -69,12 +69,25 @@ static bool begin_shutdown(struct stream *s, int how) EXCLUDES(s->lock)
 	return open;
 }
 
+static int end_listener(struct stream *s, int how) EXCLUDES(s->lock)
+{
+	int rc = 0;
+
+	lock_acquire(&s->lock);
+	if (s->phase == STREAM_LISTENING && how != SHUT_WR)
+		rc = connect_unlisten(s);
+	lock_release(&s->lock);
+	return rc;
+}
+
 int close_half(struct stream *s, int how)
 {
 	int rc;
 
 	if (how != SHUT_RD && how != SHUT_WR && how != SHUT_RDWR)
 		return -EINVAL;
+	if (s->phase == STREAM_LISTENING)
+		return end_listener(s, how);
 	if (!begin_shutdown(s, how))
 		return s->phase == STREAM_ENDED ? 0 : -ENOTCONN;
 	rc = wait_uninterrupted(

@@ -19,8 +19,8 @@ enum {
 
 /*
  * rshutdown: sends the peer a control message, now or as soon as it can be posted. `how` is
- * SHUT_RD, SHUT_WR or SHUT_RDWR. 0, -EINVAL (another `how`), -ENOTCONN or -EBADF (closed by another
- * thread).
+ * SHUT_RD, SHUT_WR or SHUT_RDWR. A listener listens no more, as with TCP, unless it is SHUT_WR. 0,
+ * -EINVAL (another `how`), -ENOTCONN or -EBADF (closed by another thread).
  */
 int close_half(struct stream *s, int how) EXCLUDES(s->lock);
 

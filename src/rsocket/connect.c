@@ -67,6 +67,20 @@ int connect_listen(struct stream *s, int backlog)
 	return rc;
 }
 
+/* An identifier stops to listen by its end only. */
+int connect_unlisten(struct stream *listener)
+{
+	struct rdma_cm_id *id;
+
+	fail(listener, 0);
+	wait_kick(&listener->waiters);
+	if (rdma_create_id(listener->channel, &id, listener, RDMA_PS_TCP))
+		return -errno;
+	rdma_destroy_id(listener->id);
+	listener->id = id;
+	return 0;
+}
+
 /* Address and route */
 
 static int resolve(struct stream *s) REQUIRES(s->lock)
@@ -309,6 +323,11 @@ static int accept_request(struct stream *listener, struct rdma_cm_id *id,
 static bool is_shortage(int rc)
 {
 	return rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM || rc == -ENOBUFS;
+}
+
+bool connect_has_request(const struct stream *listener)
+{
+	return has_event(listener->channel);
 }
 
 int connect_accept(struct stream *listener, struct stream **stream)

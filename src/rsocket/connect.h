@@ -25,8 +25,17 @@ int connect_listen(struct stream *s, int backlog) REQUIRES(s->lock);
 int connect_start(struct stream *s, const struct sockaddr *addr, socklen_t length)
 	REQUIRES(s->lock);
 
+/* A request, or another event, waits in the listener's channel. */
+bool connect_has_request(const struct stream *listener);
+
 /* Accepts the listener's next connection request. 0, -EAGAIN (there is none), or another -errno. */
 int connect_accept(struct stream *listener, struct stream **stream) REQUIRES(listener->lock);
+
+/*
+ * Listens no more: from now on it is STREAM_FAILED, and clients are refused. 0, or why they are
+ * not, which the stream's end sets right: what rdma_create_id sets.
+ */
+int connect_unlisten(struct stream *listener) REQUIRES(listener->lock);
 
 /* Processes the CM events that wait, of a stream that connects or is connected. */
 void connect_on_events(struct stream *s) REQUIRES(s->lock);

@@ -40,8 +40,11 @@ static int need_int(const void *value, socklen_t length, int *number)
 /* Sets the option on the CM id, which may refuse it once it is bound. */
 static int set_on_id(struct stream *s, int level, int name, int id_option, int on)
 {
-	int rc = rdma_set_option(s->id, RDMA_OPTION_ID, id_option, &on, sizeof(on)) ? -errno : 0;
+	int rc;
 
+	lock_acquire(&s->lock);
+	rc = rdma_set_option(s->id, RDMA_OPTION_ID, id_option, &on, sizeof(on)) ? -errno : 0;
+	lock_release(&s->lock);
 	if (!rc)
 		remember(s, level, name, on != 0);
 	return rc;
@@ -238,11 +241,16 @@ static int get_socket(struct stream *s, int name, int *number)
 	}
 }
 
-static int segment_bytes(const struct stream *s)
+static int segment_bytes(struct stream *s)
 {
-	const struct ibv_sa_path_rec *path = s->id->route.path_rec;
+	const struct ibv_sa_path_rec *path;
+	int bytes;
 
-	return s->id->route.num_paths && path ? 128 << (path->mtu & 7) : 2048;
+	lock_acquire(&s->lock);
+	path = s->id->route.path_rec;
+	bytes = s->id->route.num_paths && path ? 128 << (path->mtu & 7) : 2048;
+	lock_release(&s->lock);
+	return bytes;
 }
 
 static int get_tcp(struct stream *s, int name, int *number)
@@ -315,7 +323,7 @@ static int get_route(const struct stream *s, void *value, socklen_t *length)
 }
 
 /* The counters are 0: programs that report retransmissions see none. */
-static void get_info(const struct stream *s, struct tcp_info *info)
+static void get_info(struct stream *s, struct tcp_info *info)
 {
 	*info = (struct tcp_info){
 		.tcpi_state = s->phase == STREAM_CONNECTED ? TCP_ESTABLISHED : TCP_CLOSE,

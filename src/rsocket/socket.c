@@ -179,29 +179,35 @@ static void copy_address(const struct sockaddr *from, struct sockaddr *addr, soc
 	*length = bytes;
 }
 
-static int wait_for_request(struct stream *s)
+static bool has_request(struct stream *s)
 {
-	struct pollfd fd = { .fd = s->channel->fd, .events = POLLIN };
+	return s->phase != STREAM_LISTENING || connect_has_request(s);
+}
 
-	if (s->base.closed)
-		return -EBADF;
-	return poll(&fd, 1, -1) < 0 ? -errno : 0;
+static int accept_next(struct stream *listener, struct stream **stream)
+{
+	int rc;
+
+	lock_acquire(&listener->lock);
+	if (listener->base.closed)
+		rc = -EBADF;
+	else
+		rc = listener->phase == STREAM_LISTENING ? connect_accept(listener, stream)
+							 : -EINVAL;
+	lock_release(&listener->lock);
+	return rc;
 }
 
 static int accept_stream(struct stream *listener, struct stream **stream)
 {
-	int rc = -EINVAL;
+	int rc;
 
-	while (listener->phase == STREAM_LISTENING) {
-		lock_acquire(&listener->lock);
-		rc = connect_accept(listener, stream);
-		lock_release(&listener->lock);
+	do {
+		rc = accept_next(listener, stream);
 		if (rc != -EAGAIN || stream_nonblocking(listener, 0))
 			break;
-		rc = wait_for_request(listener);
-		if (rc)
-			break;
-	}
+		rc = stream_wait(listener, has_request, false, 0);
+	} while (!rc);
 	return rc;
 }
 
@@ -348,9 +354,12 @@ RSOCKET_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *le
 static int own_name(struct stream *s, struct sockaddr *addr, socklen_t *length)
 {
 	struct sockaddr_storage none = { .ss_family = (sa_family_t)s->family };
-	const struct sockaddr *local = rdma_get_local_addr(s->id);
+	const struct sockaddr *local;
 
+	lock_acquire(&s->lock);
+	local = rdma_get_local_addr(s->id);
 	copy_address(local->sa_family ? local : (struct sockaddr *)&none, addr, length);
+	lock_release(&s->lock);
 	return 0;
 }
 

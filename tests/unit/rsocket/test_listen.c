@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Listeners: clients that give up. */
+/* Listeners: clients that give up, and threads in raccept when the listener ends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,9 +8,11 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <rdma/rsocket.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "pair.h"
@@ -69,10 +71,88 @@ static void client_gives_up(void **state)
 	rclose(listener);
 }
 
+struct acceptor {
+	pthread_t thread;
+	int listener, fd, error;
+};
+
+static void *accept_any(void *arg)
+{
+	struct acceptor *acceptor = arg;
+
+	acceptor->fd = raccept(acceptor->listener, NULL, NULL);
+	acceptor->error = errno;
+	return NULL;
+}
+
+static void start(struct acceptor *acceptor, int listener)
+{
+	*acceptor = (struct acceptor){ .listener = listener };
+	assert_int_equal(pthread_create(&acceptor->thread, NULL, accept_any, acceptor), 0);
+	usleep(50 * MS);
+}
+
+static void expect_error(struct acceptor *acceptor, int error)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 2;
+	assert_int_equal(pthread_timedjoin_np(acceptor->thread, NULL, &until), 0);
+	assert_int_equal(acceptor->fd, -1);
+	assert_int_equal(acceptor->error, error);
+}
+
+static void expect_refused(const struct sockaddr_in *addr)
+{
+	int fd = rsocket(AF_INET, SOCK_STREAM, 0);
+
+	assert_int_equal(rconnect(fd, (const struct sockaddr *)addr, sizeof(*addr)), -1);
+	assert_int_equal(errno, ECONNREFUSED);
+	rclose(fd);
+}
+
+static void shut_under_a_sleeper(void **state)
+{
+	struct pollfd poll = { .events = POLLIN };
+	struct acceptor acceptor;
+	struct sockaddr_in addr;
+	int listener = make_listener(&addr);
+
+	start(&acceptor, listener);
+	assert_return_code(rshutdown(listener, SHUT_WR), errno); /* nothing, as with TCP */
+	poll.fd = listener;
+	assert_int_equal(rpoll(&poll, 1, 10), 0);
+	assert_return_code(rshutdown(listener, SHUT_RDWR), errno);
+	expect_error(&acceptor, EINVAL);
+	assert_int_equal(raccept(listener, NULL, NULL), -1);
+	assert_int_equal(errno, EINVAL);
+	assert_int_equal(rpoll(&poll, 1, LONG_MS), 1);
+	assert_true(poll.revents & POLLHUP);
+	expect_refused(&addr);
+	assert_int_equal(rshutdown(listener, SHUT_RDWR), -1);
+	assert_int_equal(errno, ENOTCONN);
+	rclose(listener);
+}
+
+static void closed_under_a_sleeper(void **state)
+{
+	struct acceptor acceptor;
+	struct sockaddr_in addr;
+	int listener = make_listener(&addr);
+
+	start(&acceptor, listener);
+	assert_return_code(rclose(listener), errno);
+	expect_error(&acceptor, EBADF);
+	expect_refused(&addr);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(client_gives_up),
+		cmocka_unit_test(shut_under_a_sleeper),
+		cmocka_unit_test(closed_under_a_sleeper),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
