@@ -87,10 +87,10 @@ static ssize_t send_stream(struct stream *s, struct pieces *pieces, int flags)
 	return flags & MSG_OOB ? -EOPNOTSUPP : transfer_send(s, pieces, flags);
 }
 
-static ssize_t send_pieces(int socket, struct pieces *pieces, int flags, const void *addr,
+/* Drops the reference to `rs`, which is NULL if there is none. */
+static ssize_t send_pieces(struct rsocket *rs, struct pieces *pieces, int flags, const void *addr,
 			   socklen_t length)
 {
-	struct rsocket *rs = table_get(socket);
 	ssize_t rc;
 
 	if (!rs)
@@ -109,7 +109,7 @@ RSOCKET_EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flag
 	struct iovec iov = { (void *)buf, len };
 	struct pieces pieces = { &iov, 1, 0 };
 
-	return send_pieces(socket, &pieces, flags, addr, length);
+	return send_pieces(table_get(socket), &pieces, flags, addr, length);
 }
 
 RSOCKET_EXPORT ssize_t rsend(int socket, const void *buf, size_t len, int flags)
@@ -126,16 +126,21 @@ RSOCKET_EXPORT ssize_t rwritev(int socket, const struct iovec *iov, int count)
 {
 	struct pieces pieces = { iov, count > 0 ? (size_t)count : 0, 0 };
 
-	return count < 0 ? answer(-EINVAL) : send_pieces(socket, &pieces, 0, NULL, 0);
+	return count < 0 ? answer(-EINVAL) : send_pieces(table_get(socket), &pieces, 0, NULL, 0);
 }
 
+/* On a stream the name is ignored, as TCP and rdma-core do: programs leave in it what was there. */
 RSOCKET_EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
 {
 	struct pieces pieces = { msg->msg_iov, msg->msg_iovlen, 0 };
+	struct rsocket *rs;
 
 	if (msg->msg_control && msg->msg_controllen)
 		return answer(-ENOTSUP);
-	return send_pieces(socket, &pieces, flags, msg->msg_name, msg->msg_namelen);
+	rs = table_get(socket);
+	if (rs && rs->type == SOCK_STREAM)
+		return send_pieces(rs, &pieces, flags, NULL, 0);
+	return send_pieces(rs, &pieces, flags, msg->msg_name, msg->msg_namelen);
 }
 
 /* Mappings */

@@ -57,6 +57,23 @@ static void in_pieces(void **state)
 	close_pair(fds);
 }
 
+/* As TCP does, rsendmsg ignores a name; rsendto refuses it, as that of rdma-core does. */
+static void named_on_a_stream(void **state)
+{
+	struct sockaddr_in name = loopback();
+	struct iovec iov = { "x", 1 };
+	struct msghdr message = { .msg_iov = &iov, .msg_iovlen = 1, .msg_namelen = sizeof(name) };
+	int fds[2];
+
+	make_pair(fds, 0);
+	assert_int_equal(rsendmsg(fds[0], &message, 0), 1);
+	message.msg_name = &name;
+	assert_int_equal(rsendmsg(fds[0], &message, 0), 1);
+	assert_int_equal(rsendto(fds[0], "x", 1, 0, (struct sockaddr *)&name, sizeof(name)), -1);
+	assert_int_equal(errno, EISCONN);
+	close_pair(fds);
+}
+
 static uint8_t byte_at(size_t i)
 {
 	return (uint8_t)(i * 31 + (i >> 11));
@@ -596,6 +613,7 @@ int main(void)
 		cmocka_unit_test(there_and_back),
 		cmocka_unit_test(in_pieces),
 		cmocka_unit_test(in_many_pieces),
+		cmocka_unit_test(named_on_a_stream),
 		cmocka_unit_test(both_ways_at_once),
 		cmocka_unit_test(a_full_stream),
 		cmocka_unit_test(half_closed),
