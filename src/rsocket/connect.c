@@ -61,7 +61,7 @@ int connect_listen(struct stream *s, int backlog)
 		return 0;
 	if (s->phase != STREAM_NEW && s->phase != STREAM_BOUND)
 		return -EINVAL;
-	rc = result(rdma_listen(s->id, backlog > 0 ? backlog : 1));
+	rc = result(rdma_listen(s->id, backlog));
 	if (!rc)
 		s->phase = STREAM_LISTENING;
 	return rc;

@@ -22,8 +22,10 @@ static void wait_for_request(int listener, int client)
 {
 	struct pollfd polls[] = { { .fd = listener, .events = POLLIN }, { .fd = client } };
 
-	while (!(polls[0].revents & POLLIN))
+	while (!(polls[0].revents & POLLIN)) {
 		assert_true(rpoll(polls, 2, LONG_MS) > 0);
+		assert_int_equal(polls[1].revents, 0);
+	}
 }
 
 static int accept_one(int listener, int client)
@@ -50,6 +52,14 @@ static void expect_no_request(int listener)
 	assert_int_equal(errno, EAGAIN);
 }
 
+/* The client's program goes on by its calls alone: an accepted end would wait for it. */
+static void close_both(int client, int accepted)
+{
+	wait_for(client, POLLOUT);
+	rclose(client);
+	rclose(accepted);
+}
+
 /* Its request is still in the queue when it is gone; the next one is served. */
 static void client_gives_up(void **state)
 {
@@ -66,7 +76,49 @@ static void client_gives_up(void **state)
 	wait_for(client, POLLOUT);
 	assert_int_equal(rsend(client, "x", 1, 0), 1);
 	wait_for(accepted, POLLIN);
+	close_both(client, accepted);
+	rclose(listener);
+}
+
+/* rdma_listen takes a backlog of 0 for as many as there can be. */
+static void without_a_backlog(void **state)
+{
+	enum { CLIENTS = 4 };
+	int listener = rsocket(AF_INET, SOCK_STREAM, 0), clients[CLIENTS], accepted[CLIENTS];
+	struct sockaddr_in addr = loopback();
+	socklen_t length = sizeof(addr);
+
+	assert_return_code(rbind(listener, (struct sockaddr *)&addr, sizeof(addr)), errno);
+	assert_return_code(rgetsockname(listener, (struct sockaddr *)&addr, &length), errno);
+	assert_return_code(rlisten(listener, 0), errno);
+	for (int i = 0; i < CLIENTS; i++) {
+		clients[i] = start_connecting(&addr);
+		for (int j = 0; j < 10; j++) {
+			struct pollfd poll = { .fd = clients[i], .events = POLLOUT };
+
+			assert_int_equal(rpoll(&poll, 1, 10), 0);
+		}
+	}
+	assert_return_code(rfcntl(listener, F_SETFL, O_NONBLOCK), errno);
+	for (int i = 0; i < CLIENTS; i++) {
+		accepted[i] = raccept(listener, NULL, NULL);
+		assert_return_code(accepted[i], errno);
+	}
+	for (int i = 0; i < CLIENTS; i++)
+		close_both(clients[i], accepted[i]);
+	rclose(listener);
+}
+
+/* It looks as one that has closed, as later. */
+static void client_ends_before_it_confirms(void **state)
+{
+	struct sockaddr_in addr;
+	int listener = make_listener(&addr), client = start_connecting(&addr), accepted;
+	char byte;
+
+	accepted = accept_one(listener, client);
 	rclose(client);
+	assert_int_equal(rrecv(accepted, &byte, 1, 0), 0);
 	rclose(accepted);
 	rclose(listener);
 }
@@ -151,6 +203,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(client_gives_up),
+		cmocka_unit_test(without_a_backlog),
+		cmocka_unit_test(client_ends_before_it_confirms),
 		cmocka_unit_test(shut_under_a_sleeper),
 		cmocka_unit_test(closed_under_a_sleeper),
 	};
