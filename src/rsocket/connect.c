@@ -347,7 +347,8 @@ int connect_accept(struct stream *listener, struct stream **stream)
 			memcpy(data, param.private_data, param.private_data_len);
 		else
 			param.private_data_len = 0;
-		rdma_ack_cm_event(event); /* first: rdma_migrate_id waits for it */
+		rdma_ack_cm_event(event);      /* first: rdma_migrate_id waits for it */
+		wait_kick(&listener->waiters); /* who found this event sleeps without the channel */
 		if (!id)
 			continue;
 		rc = accept_request(listener, id, &param, data, stream);

@@ -32,11 +32,22 @@ void stream_progress(struct stream *s)
 
 /* Waiting */
 
+/*
+ * Whether the CM channel has to wake a thread. A request stays in a listener's channel until it is
+ * accepted, which kicks the waiters: to sleep on it meanwhile would be no sleep.
+ */
+static bool needs_channel(const struct stream *s)
+{
+	if (s->phase == STREAM_LISTENING)
+		return !connect_has_request(s);
+	return s->phase != STREAM_ENDED && s->phase != STREAM_FAILED;
+}
+
 int stream_arm(struct stream *s, struct pollfd fds[2])
 {
 	int count = 0;
 
-	if (s->phase != STREAM_ENDED && s->phase != STREAM_FAILED)
+	if (needs_channel(s))
 		fds[count++] = (struct pollfd){ .fd = s->channel->fd, .events = POLLIN };
 	if (s->cq) {
 		if (!s->armed && !ibv_req_notify_cq(s->cq, 0))
@@ -151,11 +162,8 @@ short stream_poll(struct stream *s, short events)
 {
 	short revents = 0;
 
-	if (s->phase == STREAM_LISTENING) {
-		struct pollfd fd = { .fd = s->channel->fd, .events = POLLIN };
-
-		return poll(&fd, 1, 0) > 0 ? events & POLLIN : 0;
-	}
+	if (s->phase == STREAM_LISTENING)
+		return connect_has_request(s) ? events & (POLLIN | POLLRDNORM) : 0;
 	stream_progress(s);
 	if (stream_is_connecting(s))
 		return 0;

@@ -109,6 +109,65 @@ static void without_a_backlog(void **state)
 	rclose(listener);
 }
 
+static int64_t cpu_ms(void)
+{
+	struct timespec used;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
+	return used.tv_sec * 1000 + used.tv_nsec / 1000000;
+}
+
+/* A request is no event for who does not ask for it. */
+static void polled_for_others(void **state)
+{
+	struct pollfd poll = { .events = POLLRDNORM };
+	struct sockaddr_in addr;
+	int listener = make_listener(&addr), client = start_connecting(&addr);
+	int64_t before;
+
+	wait_for_request(listener, client);
+	poll.fd = listener;
+	assert_int_equal(rpoll(&poll, 1, LONG_MS), 1);
+	assert_int_equal(poll.revents, POLLRDNORM);
+	poll.events = POLLPRI;
+	before = cpu_ms();
+	assert_int_equal(rpoll(&poll, 1, 500), 0);
+	assert_in_range(cpu_ms() - before, 0, 20);
+	rclose(client);
+	rclose(listener);
+}
+
+static void *poll_for_request(void *arg)
+{
+	struct pollfd poll = { .fd = *(int *)arg, .events = POLLIN };
+
+	return (void *)(intptr_t)rpoll(&poll, 1, LONG_MS);
+}
+
+/* It slept beside a request that another thread took, and sees the next one. */
+static void accepted_beside_a_sleeper(void **state)
+{
+	struct sockaddr_in addr;
+	int listener = make_listener(&addr), client, accepted, next;
+	pthread_t thread;
+	void *rc;
+
+	for (int i = 0; i < 20; i++) {
+		client = start_connecting(&addr);
+		wait_for_request(listener, client);
+		assert_int_equal(pthread_create(&thread, NULL, poll_for_request, &listener), 0);
+		accepted = raccept(listener, NULL, NULL);
+		assert_return_code(accepted, errno);
+		next = start_connecting(&addr);
+		wait_for_request(listener, next);
+		pthread_join(thread, &rc);
+		assert_int_equal((intptr_t)rc, 1);
+		close_both(next, accept_one(listener, next));
+		close_both(client, accepted);
+	}
+	rclose(listener);
+}
+
 /* It looks as one that has closed, as later. */
 static void client_ends_before_it_confirms(void **state)
 {
@@ -204,6 +263,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(client_gives_up),
 		cmocka_unit_test(without_a_backlog),
+		cmocka_unit_test(polled_for_others),
+		cmocka_unit_test(accepted_beside_a_sleeper),
 		cmocka_unit_test(client_ends_before_it_confirms),
 		cmocka_unit_test(shut_under_a_sleeper),
 		cmocka_unit_test(closed_under_a_sleeper),
