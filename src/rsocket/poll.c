@@ -292,6 +292,8 @@ RSOCKET_EXPORT int rpoll(struct pollfd *fds, nfds_t count, int timeout)
 #define WRITE_EVENTS  (POLLOUT | POLLWRNORM | POLLERR)
 #define EXCEPT_EVENTS POLLPRI
 
+#define FAR_S UINT32_MAX /* whatever is further away is as good as never */
+
 static bool is_in(const fd_set *set, int fd)
 {
 	return set && FD_ISSET(fd, set);
@@ -353,13 +355,15 @@ static void write_time_left(uint64_t deadline_ns, struct timeval *timeout)
 
 static int deadline_of(const struct timeval *timeout, uint64_t *deadline_ns)
 {
+	uint64_t seconds;
+
 	*deadline_ns = 0;
 	if (!timeout)
 		return 0;
 	if (timeout->tv_sec < 0 || timeout->tv_usec < 0 || timeout->tv_usec >= 1000000)
 		return -EINVAL;
-	*deadline_ns = clock_now_ns() + (uint64_t)timeout->tv_sec * 1000000000 +
-		       (uint64_t)timeout->tv_usec * 1000;
+	seconds = timeout->tv_sec < FAR_S ? (uint64_t)timeout->tv_sec : FAR_S;
+	*deadline_ns = clock_now_ns() + seconds * 1000000000 + (uint64_t)timeout->tv_usec * 1000;
 	return 0;
 }
 

@@ -9,7 +9,9 @@
 #include <errno.h>
 #include <poll.h>
 #include <rdma/rsocket.h>
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include "pair.h"
@@ -33,6 +35,10 @@ static void near_the_limit(void **state)
 	assert_return_code(setrlimit(RLIMIT_NOFILE, &before), errno);
 	assert_int_equal(rc, 0);
 	close_pair(fds);
+}
+
+static void wake_up(int number)
+{
 }
 
 static void ignored_entries(void **state)
@@ -62,11 +68,30 @@ static void ignored_entries(void **state)
 	close_pair(fds);
 }
 
+/* Its seconds overflow 64 bits of nanoseconds. */
+static void far_away(void **state)
+{
+	struct timeval timeout = { .tv_sec = UINT64_MAX / 1000000000 };
+	struct itimerval soon = { .it_value.tv_usec = 100 * MS };
+	fd_set reads;
+	int fds[2];
+
+	make_pair(fds, 0);
+	FD_ZERO(&reads);
+	FD_SET(fds[0], &reads);
+	signal(SIGALRM, wake_up);
+	assert_return_code(setitimer(ITIMER_REAL, &soon, NULL), errno);
+	assert_int_equal(rselect(fds[0] + 1, &reads, NULL, NULL, &timeout), -1);
+	assert_int_equal(errno, EINTR);
+	close_pair(fds);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(near_the_limit),
 		cmocka_unit_test(ignored_entries),
+		cmocka_unit_test(far_away),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
