@@ -165,6 +165,9 @@ EXPORT int accept4(int fd, struct sockaddr *addr, socklen_t *length, int flags)
 	rc = accept(fd, addr, length);
 	if (rc >= 0 && (flags & SOCK_NONBLOCK))
 		fcntl(rc, F_SETFL, O_NONBLOCK);
+	/* fcntl would ask the rsocket; the placeholder is what a child gets. */
+	if (rc >= 0 && (flags & SOCK_CLOEXEC))
+		syscall(SYS_fcntl, rc, F_SETFD, FD_CLOEXEC);
 	return rc;
 }
 

@@ -170,6 +170,18 @@ def closed_set_is_empty(connection):
     assert again[-1].poll(5) == [(connection.near.fileno(), select.EPOLLIN)]
 
 
+def accepted_closes_on_exec(connection):
+    """SOCK_CLOEXEC of accept4 is for the number that the program has: a child that it starts is not to have it."""
+    far = rsocket()
+    connecting = threading.Thread(target=far.connect, args=(connection.listener.getsockname(),))
+    connecting.start()
+    fd = C.accept4(connection.listener.fileno(), None, None, socket.SOCK_CLOEXEC)
+    connecting.join()
+    with open(f'/proc/self/fdinfo/{fd}', encoding='ascii') as info:
+        flags = next(int(line.split()[1], 8) for line in info if line.startswith('flags'))
+    assert flags & os.O_CLOEXEC, oct(flags)
+
+
 def closed_in_vfork_stays(connection):
     """The child of vfork(2), here of the clone(2) that is one, shares the memory, but not the descriptors."""
     epoll = select.epoll()

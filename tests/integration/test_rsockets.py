@@ -217,7 +217,7 @@ def test_redis(fresh, port, tmp_path):
 
 @pytest.mark.parametrize('case', ['sleeper_sees_addition', 'sleeper_without_descriptors',
                                   'addition_is_no_cancellation_point', 'sleeper_sees_change',
-                                  'closed_leaves_set', 'closed_set_is_empty', 'closed_in_vfork_stays',
+                                  'closed_leaves_set', 'closed_set_is_empty', 'closed_in_vfork_stays', 'accepted_closes_on_exec',
                                   'added_twice', 'files_are_refused', 'disabled_sleeps', 'all_have_their_turn'])
 def test_epoll(fresh, port, case):
     program = pathlib.Path(__file__).with_name('epoll_sets.py')
