@@ -80,11 +80,15 @@ static bool path_of_fd(int fd, char path[TREE_PATH_MAX])
 	return snprintf(path, TREE_PATH_MAX, "%s", target + strlen(FD_LINK)) < TREE_PATH_MAX;
 }
 
+/* Of a path outside the view is not needed, nor may what it takes make the call fail. */
 static int find(const char *path, bool follow, struct served *out)
 {
 	UNCANCELLED; /* stat(2) is no cancellation point, and the view would be lost */
-	int rc = view_load(&out->view);
+	int rc;
 
+	if (!walk_enters(path))
+		return WALKED_REAL;
+	rc = view_load(&out->view);
 	if (rc < 0)
 		return rc;
 	rc = walk(&out->view, path, follow, &out->node, out->elsewhere);

@@ -80,28 +80,61 @@ static int leave(const struct walker *walker, char elsewhere[PATH_MAX])
 	return WALKED_ELSEWHERE;
 }
 
-int walk(const struct view *view, const char *path, bool follow, struct node *node,
-	 char elsewhere[PATH_MAX])
+/* Down by one component: 1; 0: none is left; or -errno. */
+static int go_down(struct walker *walker)
 {
-	struct walker walker = { .entered = false };
 	char name[NAME_MAX + 1];
 	int rc;
 
-	if (strlen(path) >= sizeof(walker.rest))
-		return WALKED_REAL;
-	strcpy(walker.rest, path);
-	while ((rc = take_component(walker.rest, name)) > 0) {
-		size_t len = strlen(walker.at);
+	while ((rc = take_component(walker->rest, name)) > 0) {
+		size_t len = strlen(walker->at);
 
 		if (strcmp(name, ".") == 0)
 			continue;
 		if (strcmp(name, "..") == 0) {
-			go_up(walker.at);
+			go_up(walker->at);
 			continue;
 		}
-		if (snprintf(walker.at + len, sizeof(walker.at) - len, "/%s", name) >=
-		    (int)(sizeof(walker.at) - len))
+		if (snprintf(walker->at + len, sizeof(walker->at) - len, "/%s", name) >=
+		    (int)(sizeof(walker->at) - len))
 			return -ENAMETOOLONG;
+		return 1;
+	}
+	return rc;
+}
+
+static bool begin(struct walker *walker, const char *path)
+{
+	*walker->at = 0;
+	walker->entered = false;
+	walker->links = 0;
+	return snprintf(walker->rest, sizeof(walker->rest), "%s", path) < (int)sizeof(walker->rest);
+}
+
+bool walk_enters(const char *path)
+{
+	struct walker walker;
+
+	if (!begin(&walker, path))
+		return false;
+	while (go_down(&walker) > 0) {
+		enum tree_place place = tree_place(walker.at);
+
+		if (place != TREE_ABOVE)
+			return place == TREE_INSIDE;
+	}
+	return false;
+}
+
+int walk(const struct view *view, const char *path, bool follow, struct node *node,
+	 char elsewhere[PATH_MAX])
+{
+	struct walker walker;
+	int rc;
+
+	if (!begin(&walker, path))
+		return WALKED_REAL;
+	while ((rc = go_down(&walker)) > 0) {
 		if (tree_place(walker.at) == TREE_OUTSIDE)
 			return leave(&walker, elsewhere);
 		if (tree_place(walker.at) == TREE_INSIDE)

@@ -21,6 +21,9 @@ enum walked {
 	WALKED_ELSEWHERE, /* the path leads through the tree, and out of it */
 };
 
+/* Whether the path leads into the tree, which needs no view to know. */
+bool walk_enters(const char *path);
+
 /*
  * `follow`: follow a link in the last component. Returns -errno or an enum walked. WALKED_NODE
  * writes *node; WALKED_ELSEWHERE writes `elsewhere`, the absolute path to use instead.

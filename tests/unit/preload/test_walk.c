@@ -76,6 +76,7 @@ static void paths(void **state)
 			assert_string_equal(node.path, rows[i].found);
 		if (rc == WALKED_ELSEWHERE)
 			assert_string_equal(elsewhere, rows[i].found);
+		assert_int_equal(walk_enters(rows[i].path), rc != WALKED_REAL);
 	}
 }
 
