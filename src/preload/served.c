@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/syscall.h"
 #include "base/uncancelled.h"
 #include "preload/cwd.h"
 
@@ -166,11 +168,35 @@ void served_stat(const struct served *served, struct stat *out)
 	out->st_atim.tv_sec = out->st_mtim.tv_sec = out->st_ctim.tv_sec = time(NULL);
 }
 
+/* Writing to a memfd beyond RLIMIT_FSIZE, the kernel would send SIGXFSZ. */
+static bool may_write(int len)
+{
+	struct rlimit limit;
+
+	return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur >= (rlim_t)len;
+}
+
+/* What a program reads from start to end reads as well from a pipe, which has room for it. */
+static int make_pipe(const char *text, int len, int flags)
+{
+	int ends[2], rc;
+
+	if (pipe2(ends, flags & O_CLOEXEC) < 0)
+		return -errno;
+	rc = sys_write(ends[1], text, (size_t)len) == len ? ends[0] : -EIO;
+	close(ends[1]);
+	if (rc < 0)
+		close(ends[0]);
+	return rc;
+}
+
 static int make_fd(const struct served *served, const char *text, int len, int flags)
 {
 	char name[TREE_PATH_MAX + sizeof(FD_NAME)];
 	int fd, error;
 
+	if (!may_write(len))
+		return make_pipe(text, len, flags);
 	snprintf(name, sizeof(name), FD_NAME "%s", served->node.path);
 	fd = memfd_create(name, MFD_ALLOW_SEALING | (flags & O_CLOEXEC ? MFD_CLOEXEC : 0));
 	if (fd < 0)

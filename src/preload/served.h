@@ -8,7 +8,8 @@
  * A descriptor of the tree is a sealed memfd with the text of a file, empty for a directory. The
  * memfd's name is the node's path. So the library recognizes it after dup and fork, and keeps no
  * table. A program that inherits one by exec can read it; as one of the tree the library recognizes
- * it there after that program has opened something of the tree itself. Thread-safe; no locks. A
+ * it there after that program has opened something of the tree itself. Under an RLIMIT_FSIZE that
+ * is less than the text a file is a pipe, which reads as one. Thread-safe; no locks. A
  * path outside the tree costs a string search and no system call.
  */
 #ifndef PRELOAD_SERVED_H

@@ -20,6 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define DEVICE "/sys/class/infiniband/vrb_lo"
+
 /* In a child, for which nothing is left to be done: 0. */
 static void in_child(int (*run)(void))
 {
@@ -69,10 +71,28 @@ static void other_directories_cost_nothing(void **state)
 	rmdir(elsewhere);
 }
 
+static int read_version(void)
+{
+	char line[64] = "";
+	FILE *file;
+
+	set_limit(RLIMIT_FSIZE, 0);
+	file = fopen(DEVICE "/fw_ver", "r");
+	if (!file || !fgets(line, sizeof(line), file) || !strchr(line, '\n'))
+		return 1;
+	return fgets(line, sizeof(line), file) || !feof(file);
+}
+
+static void may_not_write_files(void **state)
+{
+	in_child(read_version);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(other_directories_cost_nothing),
+		cmocka_unit_test(may_not_write_files),
 	};
 
 	signal(SIGCHLD, SIG_DFL); /* else, as the parent may have set it, waitpid finds no child */
