@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,10 +18,11 @@
 #include "base/uncancelled.h"
 #include "preload/cwd.h"
 
-#define FD_NAME	     "verbatim:"
-#define FD_LINK	     "/memfd:" FD_NAME
-#define UVERBS_MAJOR 231
-#define UVERBS_MINOR 192
+#define FD_NAME		 "verbatim:"
+#define FD_LINK		 "/memfd:" FD_NAME
+#define FIRST_PAGE_BYTES 4096 /* at least: nothing is mapped there */
+#define UVERBS_MAJOR	 231
+#define UVERBS_MINOR	 192
 
 /* st_dev. Its major is for experimental use (Linux, devices.txt), so no file system has it. */
 #define DEVICE_NUMBER makedev(250, 0x76)
@@ -36,9 +38,15 @@ static bool concerns_fd(int fd)
 	return fd == AT_FDCWD && atomic_load_explicit(&cwd_may_be_inside, memory_order_relaxed);
 }
 
+/* The call is for the kernel alone, which says EFAULT where this library would end by SIGSEGV. */
+static bool is_bad(const char *path)
+{
+	return (uintptr_t)path < FIRST_PAGE_BYTES;
+}
+
 bool served_concerns(int directory_fd, const char *path)
 {
-	if (!path)
+	if (is_bad(path))
 		return false;
 	if (path[0] != '/')
 		return *path && concerns_fd(directory_fd); /* ENOENT, says the kernel */
@@ -48,7 +56,7 @@ bool served_concerns(int directory_fd, const char *path)
 /* The call is about the descriptor itself. Linux 6.11 takes NULL for the empty path. */
 static bool is_about_fd(const char *path, int flags)
 {
-	return flags & AT_EMPTY_PATH && (!path || !*path);
+	return flags & AT_EMPTY_PATH && (!path || (!is_bad(path) && !*path));
 }
 
 bool served_concerns_at(int directory_fd, const char *path, int flags)

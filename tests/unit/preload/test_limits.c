@@ -88,11 +88,33 @@ static void may_not_write_files(void **state)
 	in_child(read_version);
 }
 
+/* The kernel says EFAULT. Volatile, as compilers know that no such pointer is valid. */
+static void bad_pointers(void **state)
+{
+	const char *volatile bad = (const char *)1;
+	char buffer[8];
+	struct stat status;
+
+	assert_int_equal(open(bad, O_RDONLY), -1);
+	assert_int_equal(errno, EFAULT);
+	assert_int_equal(stat(bad, &status), -1);
+	assert_int_equal(errno, EFAULT);
+	assert_int_equal(fstatat(STDIN_FILENO, bad, &status, AT_EMPTY_PATH), -1);
+	assert_int_equal(errno, EFAULT);
+	assert_int_equal(access(bad, R_OK), -1);
+	assert_int_equal(errno, EFAULT);
+	assert_int_equal(readlink(bad, buffer, sizeof(buffer)), -1);
+	assert_int_equal(errno, EFAULT);
+	assert_int_equal(chdir(bad), -1);
+	assert_int_equal(errno, EFAULT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(other_directories_cost_nothing),
 		cmocka_unit_test(may_not_write_files),
+		cmocka_unit_test(bad_pointers),
 	};
 
 	signal(SIGCHLD, SIG_DFL); /* else, as the parent may have set it, waitpid finds no child */
