@@ -14,7 +14,8 @@ static __attribute__((noinline)) ssize_t readlink_served(int directory_fd, const
 {
 	struct served served;
 	char text[TREE_TEXT_MAX];
-	int rc = served_begin(directory_fd, path, false, &served), len = -EINVAL;
+	int rc = served_begin_at(directory_fd, path, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, &served);
+	int len = path && *path ? -EINVAL : -ENOENT;
 
 	if (rc == WALKED_REAL)
 		return real()->readlinkat(directory_fd, path, out, size);
@@ -44,7 +45,8 @@ PRELOAD_EXPORT ssize_t readlink(const char *path, char *out, size_t size)
 
 PRELOAD_EXPORT ssize_t readlinkat(int directory_fd, const char *path, char *out, size_t size)
 {
-	if (served_concerns(directory_fd, path))
+	/* An empty path is a link that was opened with O_PATH. */
+	if (served_concerns_at(directory_fd, path, directory_fd >= 0 ? AT_EMPTY_PATH : 0))
 		return readlink_served(directory_fd, path, out, size);
 	return real()->readlinkat(directory_fd, path, out, size);
 }

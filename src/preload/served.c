@@ -44,12 +44,18 @@ static bool is_bad(const char *path)
 	return (uintptr_t)path < FIRST_PAGE_BYTES;
 }
 
+/* A relative path from above the tree has the name of one of its directories in it. */
+static bool may_lead_inside(const char *path)
+{
+	return strstr(path, "infiniband") || strstr(path, "verbatim");
+}
+
 bool served_concerns(int directory_fd, const char *path)
 {
 	if (is_bad(path))
 		return false;
-	if (path[0] != '/')
-		return *path && concerns_fd(directory_fd); /* ENOENT, says the kernel */
+	if (path[0] != '/') /* for an empty one the kernel says ENOENT */
+		return *path && (concerns_fd(directory_fd) || may_lead_inside(path));
 	return strstr(path, "/infiniband") || strstr(path, "/devices/verbatim");
 }
 
@@ -90,6 +96,51 @@ static bool path_of_fd(int fd, char path[TREE_PATH_MAX])
 	return snprintf(path, TREE_PATH_MAX, "%s", target + strlen(FD_LINK)) < TREE_PATH_MAX;
 }
 
+/* The path of a directory outside the tree, without links. False: there is none. */
+static bool path_outside(int fd, char path[PATH_MAX])
+{
+	char name[32];
+	long len;
+
+	if (fd == AT_FDCWD)
+		return syscall(SYS_getcwd, path, PATH_MAX) > 0 && *path == '/';
+	if (fd < 0)
+		return false;
+	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	len = syscall(SYS_readlinkat, AT_FDCWD, name, path, PATH_MAX - 1);
+	if (len <= 0)
+		return false;
+	path[len] = 0;
+	return *path == '/';
+}
+
+/* The first ".." are those of `base`, which has no links. False: they do not fit. */
+static bool join_outside(char *base, const char *path, char joined[PATH_MAX])
+{
+	size_t dots;
+
+	while ((dots = strspn(path, ".")) <= 2 && path[dots] == '/') {
+		if (dots == 2)
+			*strrchr(base, '/') = 0;
+		if (!*base)
+			strcpy(base, "/");
+		path += dots + strspn(path + dots, "/");
+	}
+	return snprintf(joined, PATH_MAX, "%s/%s", base, path) < PATH_MAX;
+}
+
+/* The absolute path for a relative one: 1; WALKED_REAL, which is 0; or -ENAMETOOLONG. */
+static int join(int directory_fd, const char *path, char joined[PATH_MAX])
+{
+	char base[PATH_MAX];
+
+	if (path_of_fd(directory_fd, base))
+		return snprintf(joined, PATH_MAX, "%s/%s", base, path) < PATH_MAX ? 1
+										  : -ENAMETOOLONG;
+	return may_lead_inside(path) && path_outside(directory_fd, base) &&
+	       join_outside(base, path, joined);
+}
+
 /* Of a path outside the view is not needed, nor may what it takes make the call fail. */
 static int find(const char *path, bool follow, struct served *out)
 {
@@ -109,17 +160,15 @@ static int find(const char *path, bool follow, struct served *out)
 
 int served_begin(int directory_fd, const char *path, bool follow, struct served *out)
 {
-	char base[TREE_PATH_MAX], joined[PATH_MAX];
-	int before = errno, rc;
+	int before = errno, rc = 1;
+	char joined[PATH_MAX];
 
 	if (path[0] != '/') {
-		if (!path_of_fd(directory_fd, base))
-			return WALKED_REAL;
-		if (snprintf(joined, sizeof(joined), "%s/%s", base, path) >= (int)sizeof(joined))
-			return -ENAMETOOLONG;
+		rc = join(directory_fd, path, joined);
 		path = joined;
 	}
-	rc = find(path, follow, out);
+	if (rc > 0)
+		rc = find(path, follow, out);
 	errno = before;
 	return rc;
 }
@@ -231,10 +280,11 @@ int served_open(const struct served *served, int flags)
 		return -EISDIR;
 	if (!is_directory && flags & O_DIRECTORY)
 		return -ENOTDIR;
-	if (served->node.kind == NODE_LINK)
-		return -ELOOP;
-	if (served->node.kind == NODE_DEVICE)
-		return -ENXIO;
+	if (served->node.kind == NODE_LINK || served->node.kind == NODE_DEVICE) {
+		if (flags & O_PATH)
+			return make_fd(served, "", 0, flags);
+		return served->node.kind == NODE_LINK ? -ELOOP : -ENXIO;
+	}
 	if ((flags & O_ACCMODE) != O_RDONLY)
 		return -EACCES;
 	if (!is_directory)

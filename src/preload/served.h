@@ -10,7 +10,8 @@
  * table. A program that inherits one by exec can read it; as one of the tree the library recognizes
  * it there after that program has opened something of the tree itself. Under an RLIMIT_FSIZE that
  * is less than the text a file is a pipe, which reads as one. Thread-safe; no locks. A
- * path outside the tree costs a string search and no system call.
+ * path outside the tree costs a string search and no system call; a relative one with a name of the
+ * tree in it takes one, to find the directory that it starts from.
  */
 #ifndef PRELOAD_SERVED_H
 #define PRELOAD_SERVED_H
@@ -54,8 +55,8 @@ void served_end(struct served *served);
 void served_stat(const struct served *served, struct stat *out);
 
 /*
- * open(2): a descriptor or -errno. -EACCES to write, -ENXIO for a character device, -ENOTDIR,
- * -EISDIR, -EEXIST, -ELOOP.
+ * open(2): a descriptor or -errno. -EACCES to write, -ENXIO for a character device, -ELOOP for a
+ * link, both unless it is O_PATH; -ENOTDIR, -EISDIR, -EEXIST.
  */
 int served_open(const struct served *served, int flags);
 
