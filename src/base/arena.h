@@ -143,7 +143,9 @@ struct arena_qp {
 	uint32_t path;	  /* enum arena_path; with `peer` for tools */
 	uint8_t peer[16]; /* GID of the other end of a connection */
 	/* no field here changes with each request: peers read this cache line for each */
-	uint64_t spare[2];
+	uint32_t sq_psn; /* what its own first message carries; for tools */
+	uint32_t spare32;
+	uint64_t spare;
 };
 
 #define ARENA_QP_WORD(type, state) (0x80000000u | (uint32_t)(type) << 8 | (uint32_t)(state))

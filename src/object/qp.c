@@ -14,6 +14,7 @@ void qp_set_state(struct qp *qp, enum ibv_qp_state state)
 	entry->access = qp->attr.qp_access_flags;
 	entry->dest_qpn = qp->attr.dest_qp_num;
 	entry->rq_psn = qp->attr.rq_psn;
+	entry->sq_psn = qp->attr.sq_psn;
 	entry->device = qp->context->device_index;
 	/* Barrier QPENTRY: peers load the word first. */
 	atomic_store_explicit(&entry->word, ARENA_QP_WORD(qp->type, state), memory_order_release);
