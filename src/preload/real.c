@@ -31,6 +31,10 @@ static const struct {
 	ENTRY(scandirat),  ENTRY(glob),
 	ENTRY(chdir),	   ENTRY(fchdir),
 	ENTRY(getcwd),	   ENTRY(get_current_dir_name),
+	ENTRY(socket),	   ENTRY(send),
+	ENTRY(sendto),	   ENTRY(sendmsg),
+	ENTRY(recv),	   ENTRY(recvfrom),
+	ENTRY(recvmsg),
 };
 
 /*

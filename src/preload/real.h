@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -65,6 +66,13 @@ struct real {
 	__typeof__(scandir) *scandir;
 	__typeof__(scandirat) *scandirat;
 	__typeof__(glob) *glob;
+	__typeof__(socket) *socket;
+	__typeof__(send) *send;
+	__typeof__(sendto) *sendto;
+	__typeof__(sendmsg) *sendmsg;
+	__typeof__(recv) *recv;
+	__typeof__(recvfrom) *recvfrom;
+	__typeof__(recvmsg) *recvmsg;
 };
 
 /* Looks the functions up; real() calls it. */
