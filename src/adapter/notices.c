@@ -26,7 +26,7 @@ static struct ctl_client *ctl;
 static int epoll = -1;
 static bool daemon_lost;
 static uint64_t attempt_ns; /* when the next attempt to find verbatimd begins */
-static bool asks;	    /* a question waits, as another thread uses the connection */
+static bool asks; /* a question waits: another thread uses the connection, or it is full */
 /* when verbatimd is asked again for peers that have not reconnected */
 static uint64_t introduce_ns = NEVER;
 
@@ -79,6 +79,7 @@ static void ask(void)
 {
 	asks = peers_ask();
 	asks |= group_ask();
+	asks |= ctl_return_ports(ctl) == -EAGAIN;
 	port_open_ask(clock_now_ns());
 }
 

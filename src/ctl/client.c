@@ -84,10 +84,10 @@ int ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len)
 		/* Before a request can ask the new daemon for another port. */
 		kept_ports_owe(c);
 		rc = kept_ports_return(c);
-		if (rc == -EAGAIN)
-			rc = 0;
+		if (fdmsg_is_delayed(rc))
+			rc = 0; /* ctl_return_ports */
 		if (rc) {
-			c->down = true;
+			control_lose(c);
 			snprintf(why, why_len, "verbatimd was lost again");
 		}
 	}
@@ -269,7 +269,18 @@ int ctl_port_ask(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigne
 		return -EAGAIN;
 	rc = kept_ports_ask(c, gid, ifindex);
 	control_release(c);
-	return rc;
+	return fdmsg_is_delayed(rc) ? -EAGAIN : rc;
+}
+
+int ctl_return_ports(struct ctl_client *c)
+{
+	int rc;
+
+	if (pthread_mutex_trylock(&c->lock))
+		return -EAGAIN;
+	rc = kept_ports_return(c);
+	control_release(c);
+	return fdmsg_is_delayed(rc) ? -EAGAIN : rc;
 }
 
 /*

@@ -121,6 +121,12 @@ int ctl_port(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned if
 int ctl_port_ask(struct ctl_client *c, const uint8_t gid[CTL_GID_BYTES], unsigned ifindex);
 
 /*
+ * Gives the ports to the daemon of the last ctl_reconnect that could not be sent then, as every
+ * request does first. 0: none is left; -EAGAIN: some are, try again later; -ENOTCONN.
+ */
+int ctl_return_ports(struct ctl_client *c);
+
+/*
  * 1: *out is the next notice; 0: none now; -ENOTCONN: none, and the daemon is gone. Gives 0 while
  * another thread is in a call, which then writes the wake eventfd if there is a notice.
  */

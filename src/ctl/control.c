@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 
 #include "ctl/fdmsg.h"
 
@@ -13,6 +14,12 @@ uint32_t control_next_seq(struct ctl_client *c)
 	return c->seq;
 }
 
+void control_lose(struct ctl_client *c)
+{
+	c->down = true;
+	shutdown(c->sock, SHUT_RDWR);
+}
+
 int control_send(struct ctl_client *c, struct ctl_header *request, size_t len, int fd)
 {
 	int rc;
@@ -21,7 +28,7 @@ int control_send(struct ctl_client *c, struct ctl_header *request, size_t len, i
 		return -ENOTCONN;
 	request->seq = control_next_seq(c) | CONTROL_ASKED;
 	rc = fdmsg_send(c->sock, request, len, &fd, fd >= 0);
-	return rc && rc != -EAGAIN ? -ENOTCONN : rc;
+	return rc && !fdmsg_is_delayed(rc) ? -ENOTCONN : rc;
 }
 
 void control_release(struct ctl_client *c)

@@ -59,9 +59,15 @@ struct ctl_client {
 uint32_t control_next_seq(struct ctl_client *c);
 
 /*
+ * Caller holds lock. The connection is of no use any more. Hangs up, so that the daemon does not
+ * take this process for connected, and whoever waits for ctl_fd wakes.
+ */
+void control_lose(struct ctl_client *c);
+
+/*
  * Caller holds lock. Sends a request, with fd along unless it is -1; does not wait. Its reply comes
- * as a notice, or is dropped if there is none of its kind. 0, -EAGAIN the socket is full,
- * -ENOTCONN.
+ * as a notice, or is dropped if there is none of its kind. 0; -ENOTCONN; else the send is delayed
+ * (fdmsg_is_delayed).
  */
 int control_send(struct ctl_client *c, struct ctl_header *request, size_t len, int fd);
 

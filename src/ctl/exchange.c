@@ -2,7 +2,6 @@
 #include "ctl/exchange.h"
 
 #include <errno.h>
-#include <poll.h>
 
 #include "base/uncancelled.h"
 #include "ctl/answer.h"
@@ -23,13 +22,13 @@ static int exchange(struct ctl_client *c, struct ctl_header *request, size_t len
 	if (c->down || c->reconnecting)
 		return -ENOTCONN;
 	request->seq = control_next_seq(c);
-	while ((rc = kept_ports_return(c)) == -EAGAIN ||
-	       (!rc && (rc = fdmsg_send(c->sock, request, len, NULL, 0)) == -EAGAIN)) {
-		struct pollfd p = { .fd = c->sock, .events = POLLOUT };
-
-		if (!poll(&p, 1, deadline_left_ms(deadline_ns)))
-			return -ETIMEDOUT;
-	}
+	do {
+		rc = kept_ports_return(c);
+		if (!rc)
+			rc = fdmsg_send(c->sock, request, len, NULL, 0);
+	} while (fdmsg_is_delayed(rc) && fdmsg_wait_to_send(c->sock, rc, deadline_ns));
+	if (fdmsg_is_delayed(rc))
+		return -ETIMEDOUT;
 	while (!rc) {
 		rc = answer_wait(c->sock, deadline_ns, latest_ns, reply);
 		if (rc)
@@ -42,7 +41,7 @@ static int exchange(struct ctl_client *c, struct ctl_header *request, size_t len
 	}
 	if (rc == -ETIMEDOUT)
 		return rc;
-	c->down = true;
+	control_lose(c);
 	return -ENOTCONN;
 }
 
@@ -56,7 +55,7 @@ int exchange_request(struct ctl_client *c, struct ctl_header *request, size_t le
 	rc = exchange(c, request, len, reply);
 	if (!rc && (reply->body.header.type != reply_type || reply->len != reply_len)) {
 		fdmsg_close_fds(reply);
-		c->down = true;
+		control_lose(c);
 		rc = -ENOTCONN;
 	}
 	control_release(c);
@@ -73,5 +72,5 @@ int exchange_send(struct ctl_client *c, struct ctl_header *request, size_t len)
 	if (!rc)
 		rc = control_send(c, request, len, -1);
 	control_release(c);
-	return rc;
+	return fdmsg_is_delayed(rc) ? -EAGAIN : rc;
 }

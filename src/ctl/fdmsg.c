@@ -6,9 +6,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ctl/deadline.h"
+
+#define REFUSED_MS 10 /* between two tries of what the kernel refuses */
 
 union control {
 	struct cmsghdr align;
@@ -38,6 +41,37 @@ int fdmsg_send(int sock, const void *message, size_t len, const int *fds, unsign
 			return -errno;
 	}
 	return 0;
+}
+
+bool fdmsg_is_delayed(int rc)
+{
+	return rc == -EAGAIN || rc == -ETOOMANYREFS || rc == -ENOBUFS || rc == -ENOMEM;
+}
+
+bool fdmsg_wait_to_send(int sock, int rc, int64_t deadline_ns)
+{
+	const struct timespec pause = { .tv_nsec = REFUSED_MS * 1000000 };
+	struct pollfd p = { .fd = sock, .events = POLLOUT };
+
+	if (!deadline_left_ms(deadline_ns))
+		return false;
+	/* What the kernel refuses, POLLOUT does not tell of. */
+	if (rc != -EAGAIN)
+		nanosleep(&pause, NULL);
+	else
+		poll(&p, 1, deadline_left_ms(deadline_ns));
+	return true;
+}
+
+int fdmsg_send_until(int sock, const void *message, size_t len, const int *fds, unsigned fd_count,
+		     int64_t deadline_ns)
+{
+	int rc;
+
+	do
+		rc = fdmsg_send(sock, message, len, fds, fd_count);
+	while (fdmsg_is_delayed(rc) && fdmsg_wait_to_send(sock, rc, deadline_ns));
+	return rc;
 }
 
 static void collect_fds(struct msghdr *mh, struct fdmsg *out)

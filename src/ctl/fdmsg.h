@@ -6,13 +6,15 @@
  * Out: the message as it came, unchecked but for its length, and the descriptors beside it, which
  *      from then on are the caller's to close.
  *
- * Any thread; only fdmsg_wait blocks. Raises no SIGPIPE. Received descriptors are close-on-exec.
+ * Any thread; those that take a deadline block. Raises no SIGPIPE. Received descriptors are
+ * close-on-exec.
  */
 #ifndef CTL_FDMSG_H
 #define CTL_FDMSG_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 #include "ctl/protocol.h"
@@ -36,6 +38,23 @@ struct fdmsg {
  * -errno of sendmsg(2). fd_count: 0..CTL_FDS_MAX.
  */
 int fdmsg_send(int sock, const void *message, size_t len, const int *fds, unsigned fd_count);
+
+/*
+ * Whether a send failed for a while only: the socket is full (-EAGAIN), or the kernel is short of
+ * memory or has too many descriptors of this user under way. Nothing was sent, and that says
+ * nothing of the other end.
+ */
+bool fdmsg_is_delayed(int rc);
+
+/*
+ * Waits until a send that failed with rc, of fdmsg_is_delayed, is worth another try. False: the
+ * deadline has passed.
+ */
+bool fdmsg_wait_to_send(int sock, int rc, int64_t deadline_ns);
+
+/* As fdmsg_send, and tries until the deadline while that is delayed. */
+int fdmsg_send_until(int sock, const void *message, size_t len, const int *fds, unsigned fd_count,
+		     int64_t deadline_ns);
 
 /*
  * 0; -EAGAIN: nothing there; -ECONNRESET: the other end is gone (or sent an empty message); or

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ctl/answer.h"
@@ -13,6 +14,8 @@
 #include "ctl/deadline.h"
 #include "ctl/fdmsg.h"
 #include "ctl/reach.h"
+
+#define AGAIN_MS 5
 
 static void explain_refusal(const struct ctl_welcome *w, char *why, size_t why_len)
 {
@@ -98,7 +101,8 @@ static int send_hello(const struct ctl_client *c, struct entry *entry, int64_t d
 	int rc;
 
 	memcpy(hello.comm, c->comm, sizeof(hello.comm));
-	rc = fdmsg_send(entry->sock, &hello, sizeof(hello), fds, returns ? 4 : 3);
+	rc = fdmsg_send_until(entry->sock, &hello, sizeof(hello), fds, returns ? 4 : 3,
+			      deadline_ns);
 	/*
 	 * The daemon may have refused and hung up before the HELLO: its reason can still be read.
 	 */
@@ -116,6 +120,7 @@ static int send_hello(const struct ctl_client *c, struct entry *entry, int64_t d
 int hello_enter(const struct ctl_client *c, enum dial_which which, int limit_ms, struct entry *out,
 		char *why, size_t why_len)
 {
+	const struct timespec pause = { .tv_nsec = AGAIN_MS * 1000000 };
 	int64_t deadline_ns = deadline_in_ms(limit_ms);
 	struct entry entry;
 	int rc;
@@ -130,6 +135,9 @@ int hello_enter(const struct ctl_client *c, enum dial_which which, int limit_ms,
 			return 0;
 		}
 		close(entry.sock);
-	} while (rc == -ECONNRESET && deadline_left_ms(deadline_ns));
+		/* The daemon has an earlier connection of this process, which it ends first. */
+		if (rc == -EAGAIN)
+			nanosleep(&pause, NULL);
+	} while ((rc == -ECONNRESET || rc == -EAGAIN) && deadline_left_ms(deadline_ns));
 	return rc;
 }

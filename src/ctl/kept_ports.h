@@ -31,10 +31,10 @@ struct ctl_port kept_ports_request(enum ctl_type type, const uint8_t *gid, uint3
  */
 void kept_ports_owe(struct ctl_client *c);
 
-/* 0: nothing is owed; -EAGAIN the socket is full; -ENOTCONN. */
+/* 0: nothing is owed; else as control_send. */
 int kept_ports_return(struct ctl_client *c);
 
-/* As ctl_port_ask. */
+/* As ctl_port_ask; else as control_send. */
 int kept_ports_ask(struct ctl_client *c, const uint8_t *gid, uint32_t ifindex);
 
 /* Takes the reply to kept_ports_ask. False: no such request is known (any more). */

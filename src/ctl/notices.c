@@ -161,12 +161,12 @@ int notices_next(struct ctl_client *c, struct ctl_notice *out)
 		if (rc == -EAGAIN)
 			return 0;
 		if (rc) {
-			c->down = true;
+			control_lose(c);
 			break;
 		}
 		is_notice = decode_notice(c, &m, out);
 		if (!is_notice && !notices_is_late_reply(&m))
-			c->down = true;
+			control_lose(c);
 		fdmsg_close_fds(&m);
 		if (is_notice)
 			return 1;

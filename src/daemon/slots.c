@@ -76,17 +76,31 @@ int slots_take(struct client *c, int *token_fd)
 	return -ENOSPC;
 }
 
+/*
+ * The client holds the slot's token, so the connection that has the slot is an earlier one of its
+ * process, whose end has not been seen yet. It is gone after this turn.
+ */
+static int cut_off(struct client *earlier, const struct client *c)
+{
+	if (earlier->uid != c->uid)
+		return -EADDRINUSE;
+	client_disconnect(earlier, "its process has connected anew");
+	return -EAGAIN;
+}
+
 int slots_adopt(struct client *c, unsigned slot, int token_fd)
 {
 	struct sockname name;
+	struct client *earlier;
 	int rc;
 
 	if (slot < 1 || slot > CTL_SLOT_MAX)
 		return -EPROTO;
-	if (c->daemon->by_slot[slot])
-		return -EADDRINUSE;
+	earlier = c->daemon->by_slot[slot];
 	sockname_of_slot(&c->daemon->space, slot, &name);
 	rc = token_prove(c->uid, token_fd, &name);
+	if (earlier)
+		return rc ? -EADDRINUSE : cut_off(earlier, c);
 	if (!rc)
 		give(c, slot);
 	return rc;

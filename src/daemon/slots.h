@@ -29,7 +29,8 @@
 int slots_take(struct client *c, int *token_fd);
 
 /*
- * Sets c->slot to the one it had from an earlier daemon. 0; -EADDRINUSE: another client has it;
+ * Sets c->slot to the one it had from an earlier daemon, or on an earlier connection. 0; -EAGAIN:
+ * that connection is still there, and disconnected now; -EADDRINUSE: another process has the slot;
  * -EPERM: the token is not that slot's; -errno.
  */
 int slots_adopt(struct client *c, unsigned slot, int token_fd);

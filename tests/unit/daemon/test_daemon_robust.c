@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "ctl/control.h"
 #include "ctl/fdmsg.h"
 
 static struct ctl_hello make_hello(void)
@@ -226,20 +227,65 @@ static void test_slot_without_its_token(void **state)
 	ctl_close(bystander);
 }
 
-static int claim(unsigned slot, int token)
+static int send_claim(unsigned slot, int token)
 {
 	struct ctl_hello hello = make_hello();
 	int fds[] = { make_arena(), make_wake(), make_arena(), token };
 	int sock = raw_connect();
-	struct fdmsg m;
 
 	hello.wanted_slot = slot;
 	CHECK(!fdmsg_send(sock, &hello, sizeof(hello), fds, 4));
-	CHECK(!fdmsg_wait(sock, INT64_MAX, &m));
 	for (int i = 0; i < 3; i++)
 		close(fds[i]);
-	close(sock);
+	return sock;
+}
+
+static int hear_status(int sock)
+{
+	struct fdmsg m;
+
+	CHECK(!fdmsg_wait(sock, INT64_MAX, &m));
+	fdmsg_close_fds(&m);
 	return m.body.welcome.status;
+}
+
+static int claim(unsigned slot, int token)
+{
+	int sock = send_claim(slot, token);
+	int status = hear_status(sock);
+
+	close(sock);
+	return status;
+}
+
+/*
+ * A process comes again before the daemon has seen the end of its earlier connections, as when the
+ * daemon was stopped: the last one gets the slot.
+ */
+static void test_slot_is_claimed_again(void **state)
+{
+	struct ctl_client *c = join(), *bystander = join();
+	pid_t daemon = ctl_daemon_pid(c);
+	int earlier, last, status;
+
+	kill(daemon, SIGSTOP);
+	earlier = send_claim(ctl_slot(c), c->token_fd);
+	last = send_claim(ctl_slot(c), c->token_fd);
+	kill(daemon, SIGCONT);
+	CHECK(hear_status(earlier) == EAGAIN);
+	status = hear_status(last);
+	CHECK(status == EAGAIN || status == 0);
+	CHECK(is_cut_off(c->sock) && is_cut_off(earlier));
+	if (status) {
+		close(last);
+		last = send_claim(ctl_slot(c), c->token_fd);
+		CHECK(hear_status(last) == 0);
+	}
+	close(last);
+	close(earlier);
+	check_unharmed(bystander, daemon);
+	ctl_close(c);
+	ctl_close(bystander);
 }
 
 /*
@@ -522,6 +568,7 @@ int main(void)
 		TEST(test_random_messages),
 		TEST(test_other_version),
 		TEST(test_slot_without_its_token),
+		TEST(test_slot_is_claimed_again),
 		TEST(test_token_of_the_same_name),
 		TEST(test_flood_of_requests),
 		TEST(test_slow_reader),
