@@ -179,22 +179,28 @@ static bool is_gone(int rc)
 	return rc == -ECONNRESET || rc == -EPIPE;
 }
 
-/* A send that failed so has sent nothing, and says nothing of the other end (sendmsg(2)). */
-static bool is_refused(int rc)
+/*
+ * Descriptors may wait, as others of this user are under way; a request alone is refused for want
+ * of memory only, and then fails at once.
+ */
+static int send_request(const struct ctl_header *request, size_t len, const int *fds,
+			unsigned fd_count)
 {
-	return rc == -ETOOMANYREFS || rc == -ENOMEM || rc == -ENOBUFS || rc == -EAGAIN;
+	int64_t deadline_ns = fd_count ? deadline_in_ms(CONNECT_MS) : 0;
+
+	return fdmsg_send_until(session.sock, request, len, fds, fd_count, deadline_ns);
 }
 
 /*
- * Hangs up if it fails, but not if nothing was sent although verbatimd is there: for want of
- * memory, or with too many descriptors of this user under way. Then no answer can come late.
+ * Hangs up if it fails, but not if nothing was sent although verbatimd is there
+ * (fdmsg_is_delayed). Then no answer can come late.
  */
 static int exchange(struct ctl_header *request, size_t len, const int *fds, unsigned fd_count,
 		    struct fdmsg *reply)
 {
-	int rc = fdmsg_send(session.sock, request, len, fds, fd_count);
+	int rc = send_request(request, len, fds, fd_count);
 
-	if (is_refused(rc))
+	if (fdmsg_is_delayed(rc))
 		return rc;
 	if (!rc)
 		rc = fdmsg_wait(session.sock, deadline_in_ms(REQUEST_MS), reply);

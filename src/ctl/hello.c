@@ -135,9 +135,8 @@ int hello_enter(const struct ctl_client *c, enum dial_which which, int limit_ms,
 			return 0;
 		}
 		close(entry.sock);
-		/* The daemon has an earlier connection of this process, which it ends first. */
-		if (rc == -EAGAIN)
-			nanosleep(&pause, NULL);
+		/* -EAGAIN: it has an earlier connection of this process, which it ends first. */
+		nanosleep(&pause, NULL);
 	} while ((rc == -ECONNRESET || rc == -EAGAIN) && deadline_left_ms(deadline_ns));
 	return rc;
 }

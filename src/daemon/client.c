@@ -13,7 +13,14 @@
 #include "event/close_pool.h"
 #include "event/receive_queue.h"
 
-#define HELLO_MS	  5000
+#define HELLO_MS       5000
+#define REFUSED_MS     10   /* between two tries of what the kernel refuses to send */
+#define REFUSED_MS_MAX 2000 /* for one message */
+/*
+ * Of a client's socket; the kernel doubles it. What does not fit waits in the send queue, where
+ * descriptors do not count as under way: all those of a user are limited together.
+ */
+#define SEND_BYTES	  8192
 #define MESSAGES_PER_TURN 16
 #define TURN_NS		  500000
 
@@ -102,20 +109,77 @@ static void receive(struct client *c)
 	}
 }
 
+static void delay(struct client *c)
+{
+	struct daemon *d = c->daemon;
+
+	if (list_empty(&d->refused))
+		loop_timer_arm(&d->loop, &d->send_again, REFUSED_MS);
+	if (!c->refused_until_ns)
+		c->refused_until_ns = deadline_in_ms(REFUSED_MS_MAX);
+	list_del(&c->in_refused);
+	list_add_tail(&d->refused, &c->in_refused);
+	loop_change(&d->loop, c->sock, EPOLLIN, &c->on_socket);
+}
+
+/* The socket has room, or what the kernel refused is due again. */
+static void send_queued(struct client *c)
+{
+	unsigned before = c->send_queue.count;
+	int rc = send_queue_on_writable(&c->send_queue, c->sock);
+
+	if (c->send_queue.count < before || !fdmsg_is_delayed(rc))
+		c->refused_until_ns = 0;
+	if (fdmsg_is_delayed(rc) &&
+	    (!c->refused_until_ns || deadline_left_ms(c->refused_until_ns))) {
+		delay(c);
+		return;
+	}
+	if (rc)
+		client_disconnect(c, fdmsg_is_delayed(rc) ? "it cannot be sent descriptors" : NULL);
+	if (!c->send_queue.count)
+		c->daemon->hooks->on_drained(c);
+	if (!c->disconnecting)
+		watch_send_queue(c);
+}
+
+static void on_send_again(struct loop_timer *timer)
+{
+	struct daemon *d = container_of(timer, struct daemon, send_again);
+	struct list due;
+
+	list_init(&due);
+	while (!list_empty(&d->refused)) {
+		struct list *first = d->refused.next;
+
+		list_del(first);
+		list_add_tail(&due, first);
+	}
+	while (!list_empty(&due)) {
+		struct client *c = container_of(due.next, struct client, in_refused);
+
+		list_del(&c->in_refused);
+		if (!c->disconnecting)
+			send_queued(c);
+	}
+}
+
+void client_init_all(struct daemon *d)
+{
+	list_init(&d->clients);
+	list_init(&d->disconnecting);
+	list_init(&d->refused);
+	loop_timer_init(&d->send_again, on_send_again);
+}
+
 static void on_socket(struct loop_source *source, uint32_t events)
 {
 	struct client *c = container_of(source, struct client, on_socket);
 
 	if (c->disconnecting)
 		return;
-	if (events & EPOLLOUT) {
-		if (send_queue_on_writable(&c->send_queue, c->sock))
-			client_disconnect(c, NULL);
-		if (!c->send_queue.count)
-			c->daemon->hooks->on_drained(c);
-		if (!c->disconnecting)
-			watch_send_queue(c);
-	}
+	if (events & EPOLLOUT)
+		send_queued(c);
 	if (events & (EPOLLIN | EPOLLHUP | EPOLLERR))
 		receive(c);
 }
@@ -130,10 +194,11 @@ static void on_hello_timeout(struct loop_timer *timer)
 int client_create(struct daemon *d, int sock, const struct ucred *peer)
 {
 	struct client *c = calloc(1, sizeof(*c));
-	int rc;
+	int bytes = SEND_BYTES, rc;
 
 	if (!c)
 		return -ENOMEM;
+	setsockopt(sock, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
 	c->daemon = d;
 	c->role = CLIENT_CONNECTED;
 	c->sock = sock;
@@ -143,6 +208,7 @@ int client_create(struct daemon *d, int sock, const struct ucred *peer)
 	c->on_socket.on_ready = on_socket;
 	send_queue_init(&c->send_queue);
 	list_init(&c->in_daemon);
+	list_init(&c->in_refused);
 	list_init(&c->memberships);
 	rc = loop_watch(&d->loop, sock, EPOLLIN, &c->on_socket);
 	if (rc) {
@@ -164,6 +230,7 @@ void client_set_role(struct client *c, enum client_role role)
 static void destroy(struct client *c)
 {
 	list_del(&c->in_daemon);
+	list_del(&c->in_refused);
 	loop_timer_disarm(&c->hello_timer);
 	send_queue_fini(&c->send_queue);
 	if (c->pid_fd >= 0) {

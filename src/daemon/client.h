@@ -46,7 +46,9 @@ struct client {
 	struct loop_source on_socket;
 	struct loop_timer hello_timer; /* armed until the first message */
 	struct send_queue send_queue;
-	pid_t pid; /* 0: in a pid namespace that the daemon does not see */
+	struct list in_refused;	  /* linked while the kernel refuses to send what is first there, */
+	int64_t refused_until_ns; /* until then; 0: it does not */
+	pid_t pid;		  /* 0: in a pid namespace that the daemon does not see */
 	uid_t uid;
 
 	/* Of a CLIENT_PROCESS, CLIENT_CM_EARLY or CLIENT_CM. */
@@ -92,6 +94,9 @@ struct client_hooks {
 	/* The same because the daemon ends: its peers get no notices. */
 	void (*on_dismissal)(struct client *c);
 };
+
+/* At the start of the daemon. */
+void client_init_all(struct daemon *d);
 
 /* Takes over sock on success. 0 or -errno. */
 int client_create(struct daemon *d, int sock, const struct ucred *peer);

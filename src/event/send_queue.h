@@ -41,7 +41,10 @@ void send_queue_fini(struct send_queue *q);
 int send_queue_post(struct send_queue *q, int sock, const void *message, size_t len,
 		    struct fdref *const *fds, unsigned fd_count);
 
-/* The socket takes more. 0, also when some is left; -errno: the client is gone. */
+/*
+ * The socket takes more. 0, also when some is left, as it is full; fdmsg_is_delayed: the kernel
+ * refuses to send the first one for now; another -errno: the client is gone.
+ */
 int send_queue_on_writable(struct send_queue *q, int sock);
 
 /* Whether these very bytes are queued already. */

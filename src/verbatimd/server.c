@@ -58,8 +58,7 @@ static int init_core(struct daemon *d, enum daemon_scope scope)
 	d->scope = scope;
 	d->uid = geteuid();
 	d->hooks = &hooks;
-	list_init(&d->clients);
-	list_init(&d->disconnecting);
+	client_init_all(d);
 	counts_init(d);
 	list_init(&d->memberships);
 	list_init(&d->port_groups);

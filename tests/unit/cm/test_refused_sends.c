@@ -67,9 +67,10 @@ static void test_one_call_fails(void **state)
 	pair_open(&p, RDMA_PS_TCP);
 	pair_connect(&p);
 	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
-		refuse_next(CTL_CM_CREATE_CHANNEL, errors[i], 1);
-		CHECK(!rdma_create_event_channel() && errno == errors[i]);
+		/* With a descriptor it waits. */
+		refuse_next(CTL_CM_CREATE_CHANNEL, errors[i], 3);
 		CHECK((channel = rdma_create_event_channel()));
+		CHECK(!atomic_load(&refuse.left));
 		refuse_next(CTL_CM_CREATE_ID, errors[i], 1);
 		CHECK(fails_with(rdma_create_id(channel, &id, NULL, RDMA_PS_TCP), errors[i]));
 		rdma_destroy_event_channel(channel);
@@ -96,6 +97,25 @@ static void test_destroyed_all_the_same(void **state)
 	}
 	CHECK(!rdma_destroy_id(id));
 	rdma_destroy_event_channel(channel);
+}
+
+/* The first request of all, too, with this process's store. */
+static void greet(int fd)
+{
+	struct rdma_event_channel *channel;
+
+	refuse_next(CTL_CM_HELLO, ETOOMANYREFS, 5);
+	CHECK((channel = rdma_create_event_channel()));
+	CHECK(!atomic_load(&refuse.left));
+	rdma_destroy_event_channel(channel);
+}
+
+static void test_first_call_waits(void **state)
+{
+	struct worker w;
+
+	worker_start(&w, greet);
+	worker_end(&w);
 }
 
 /* Its channels are refused on the way to the next verbatimd, which has the session already. */
@@ -126,6 +146,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_one_call_fails, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_first_call_waits, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_destroyed_all_the_same, harness_setup,
 						harness_teardown),

@@ -373,6 +373,54 @@ static void test_slow_reader(void **state)
 	ctl_close(slow);
 }
 
+#define UNREAD_LINKS 60
+#define UNREAD_MAX   32 /* of them in the socket */
+
+static bool has_message(int sock)
+{
+	struct fdmsg m;
+	int rc = fdmsg_recv(sock, &m);
+
+	CHECK(!rc || rc == -EAGAIN);
+	if (!rc)
+		fdmsg_close_fds(&m);
+	return !rc;
+}
+
+/*
+ * What a process does not read waits in verbatimd for the most part: descriptors in a socket count
+ * against what a user may have under way.
+ */
+static void test_unread_links_wait(void **state)
+{
+	struct ctl_client *bystander = join();
+	struct ctl_peer_info peer;
+	int lazy = raw_join(), others[UNREAD_LINKS];
+	struct ctl_peer ask = { .header = { .type = CTL_PEER, .seq = 7 }, .slot = 2 };
+	int count = 0, all;
+
+	for (int i = 0; i < UNREAD_LINKS; i++) {
+		others[i] = raw_join();
+		CHECK(!fdmsg_send(others[i], &ask, sizeof(ask), NULL, 0));
+	}
+	CHECK(!ctl_peer(bystander, 2, &peer));
+	close_peer(&peer);
+	kill(ctl_daemon_pid(bystander), SIGSTOP);
+	while (has_message(lazy))
+		count++;
+	kill(ctl_daemon_pid(bystander), SIGCONT);
+	CHECK(count > 0 && count <= UNREAD_MAX);
+	all = count;
+	for (int64_t until = now_ms() + PATIENCE_MS; all < UNREAD_LINKS + 1;) {
+		CHECK(now_ms() < until);
+		all += has_message(lazy);
+	}
+	for (int i = 0; i < UNREAD_LINKS; i++)
+		close(others[i]);
+	close(lazy);
+	ctl_close(bystander);
+}
+
 static void test_no_fd_leak(void **state)
 {
 	struct ctl_client *stays = join();
@@ -572,6 +620,7 @@ int main(void)
 		TEST(test_token_of_the_same_name),
 		TEST(test_flood_of_requests),
 		TEST(test_slow_reader),
+		TEST(test_unread_links_wait),
 		TEST(test_no_fd_leak),
 		TEST(test_out_of_fds),
 		TEST(test_client_out_of_fds),

@@ -268,6 +268,49 @@ static void test_stranger_is_refused(void **state)
 	ctl_close(c);
 }
 
+#define AT_ONCE 30
+
+static void join_with_few_descriptors(int fd)
+{
+	struct rlimit few;
+
+	CHECK(!getrlimit(RLIMIT_NOFILE, &few));
+	few.rlim_cur = 64;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	become_user(20001);
+	say(fd, 0);
+	ctl_close(join());
+	say(fd, 0);
+	hear(fd);
+}
+
+/*
+ * An ordinary user may have no more descriptors under way, in all its processes, than one of them
+ * may open: here what 21 HELLOs have. The others wait.
+ */
+static void test_many_come_to_a_stopped_daemon(void **state)
+{
+	struct worker first, w[AT_ONCE];
+	pid_t daemon;
+
+	need_root();
+	worker_start(&first, as_one_user);
+	hear(first.fd);
+	daemon = (pid_t)hear(first.fd);
+	CHECK(!kill(daemon, SIGSTOP));
+	for (int i = 0; i < AT_ONCE; i++) {
+		worker_start(&w[i], join_with_few_descriptors);
+		hear(w[i].fd);
+	}
+	usleep(300000);
+	CHECK(!kill(daemon, SIGCONT));
+	for (int i = 0; i < AT_ONCE; i++)
+		hear(w[i].fd);
+	for (int i = 0; i < AT_ONCE; i++)
+		dismiss(&w[i]);
+	dismiss(&first);
+}
+
 /* Takes all slots that this user may have, says how many, and stays. */
 static void be_greedy(int fd)
 {
@@ -403,6 +446,7 @@ int main(void)
 		TEST(test_one_daemon_for_all),
 		TEST(test_port_of_all),
 		TEST(test_port_of_each),
+		TEST(test_many_come_to_a_stopped_daemon),
 		TEST(test_a_user_has_a_share),
 		TEST(test_a_user_has_a_share_of_addresses),
 		TEST(test_stranger_is_refused),
