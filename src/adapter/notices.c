@@ -106,7 +106,7 @@ static void reconnect(void)
 	error = ctl_reconnect(ctl, attempt_ms, why, sizeof(why));
 	if (attempt_ms < ATTEMPT_MS_MAX)
 		attempt_ms *= 2;
-	if (error == -EADDRINUSE)
+	if (error == -EADDRINUSE || error == -EPERM)
 		cause_report(CAUSE_DAEMON_LOST, 0, "%s", why);
 	attempt_ns = clock_now_ns() + RECONNECT_NS;
 	if (error)

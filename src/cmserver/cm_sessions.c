@@ -9,6 +9,7 @@
 
 #include "ctl/deadline.h"
 #include "daemon/daemon.h"
+#include "daemon/directory.h"
 #include "daemon/token.h"
 
 #define TRIES	 64
@@ -21,13 +22,11 @@ int cm_sessions_make_token(const struct cm_sessions *s, uint32_t *session, int *
 	if (fd < 0)
 		return -errno;
 	for (int i = 0; i < TRIES; i++) {
-		struct sockname name;
 		uint32_t number;
 
 		if (getrandom(&number, sizeof(number), GRND_NONBLOCK) != sizeof(number) || !number)
 			continue;
-		sockname_of_session(&s->daemon->space, number, &name);
-		if (sockname_bind(fd, &name))
+		if (directory_bind(s->daemon, fd, sockname_of_session, number))
 			continue;
 		*session = number;
 		*token_fd = fd;

@@ -37,24 +37,31 @@ static int check_owner(const char *path, uid_t uid)
 	return S_ISDIR(s.st_mode) && s.st_uid == uid && !(s.st_mode & 022) ? 0 : -EPERM;
 }
 
-/* Sets the directory below `base`, of which base_bytes exist. */
-static void set_dir(struct sockname_space *space, const char *base, size_t base_bytes,
-		    const char *name)
+static void set_leaf(struct sockname_space *space, const char *name)
 {
 	struct stat net;
-	int n;
 
 	if (stat("/proc/self/ns/net", &net) < 0 || strchr(name, '/'))
 		return;
-	n = snprintf(space->dir, sizeof(space->dir), "%s/%ju%s%s", base, (uintmax_t)net.st_ino,
-		     *name ? "." : "", name);
+	snprintf(space->leaf, sizeof(space->leaf), "%ju%s%s", (uintmax_t)net.st_ino,
+		 *name ? "." : "", name);
+}
+
+/* Sets the directory below `base`, of which base_bytes exist. */
+static void set_dir(struct sockname_space *space, const char *base, size_t base_bytes)
+{
+	int n;
+
+	if (!*space->leaf)
+		return;
+	n = snprintf(space->dir, sizeof(space->dir), "%s/%s", base, space->leaf);
 	if (n < 0 || (size_t)n + LEAF_BYTES >= sizeof(((struct sockaddr_un *)0)->sun_path) ||
 	    (size_t)n >= sizeof(space->dir))
 		space->dir[0] = '\0';
 	space->base_bytes = base_bytes;
 }
 
-static void find_dir_of_user(struct sockname_space *space, uid_t uid, const char *name)
+static void find_dir_of_user(struct sockname_space *space, uid_t uid)
 {
 	const char *named = secure_getenv("XDG_RUNTIME_DIR");
 	char base[64], path[80];
@@ -65,13 +72,13 @@ static void find_dir_of_user(struct sockname_space *space, uid_t uid, const char
 		snprintf(base, sizeof(base), "%s", named);
 	if (!check_owner(base, uid)) {
 		snprintf(path, sizeof(path), "%s/verbatim", base);
-		set_dir(space, path, strlen(base), name);
+		set_dir(space, path, strlen(base));
 		return;
 	}
 	snprintf(path, sizeof(path), "/tmp/verbatim-%u", (unsigned)uid);
 	rc = check_owner(path, uid);
 	if (!rc || rc == -ENOENT)
-		set_dir(space, path, strlen("/tmp"), name);
+		set_dir(space, path, strlen("/tmp"));
 }
 
 static int make_one(const char *path, const struct sockname_space *space)
@@ -211,6 +218,7 @@ static int make_space(const char *whose, struct sockname_space *space, const cha
 		return -ENAMETOOLONG;
 	snprintf(space->text, sizeof(space->text), "verbatim.%s%s%s", whose, **name ? "." : "",
 		 *name);
+	set_leaf(space, *name);
 	return 0;
 }
 
@@ -225,7 +233,7 @@ int sockname_space_of_system(struct sockname_space *space)
 	space->is_system = true;
 	/* Only root can have made it, perhaps a service manager for another user. */
 	space->owner = !lstat(SYSTEM_BASE, &s) && S_ISDIR(s.st_mode) ? s.st_uid : 0;
-	set_dir(space, SYSTEM_BASE, strlen("/run"), name);
+	set_dir(space, SYSTEM_BASE, strlen("/run"));
 	return 0;
 }
 
@@ -241,7 +249,7 @@ int sockname_space_of_user(uid_t uid, struct sockname_space *space)
 		return rc;
 	space->owner = uid;
 	if (uid == geteuid())
-		find_dir_of_user(space, uid, name);
+		find_dir_of_user(space, uid);
 	return 0;
 }
 
@@ -299,6 +307,24 @@ void sockname_of_session(const struct sockname_space *space, uint32_t session, s
 
 	snprintf(leaf, sizeof(leaf), SESSION "%08" PRIx32, session);
 	make_token(space, leaf, out);
+}
+
+bool sockname_is_slot_elsewhere(const struct sockname_space *space, unsigned slot,
+				const struct sockname *name)
+{
+	char path[sizeof(name->addr.sun_path) + 1] = "", end[sizeof(space->leaf) + LEAF_BYTES + 2];
+	char text[sizeof(path)];
+	struct sockname abstract;
+	size_t len, end_len;
+
+	snprintf(text, sizeof(text), "%.85s.slot.%u", space->text, slot);
+	make_abstract(text, &abstract);
+	if (sockname_equal(name, &abstract))
+		return true;
+	memcpy(path, name->addr.sun_path, sizeof(name->addr.sun_path));
+	len = strlen(path);
+	end_len = (size_t)snprintf(end, sizeof(end), "/%s/slot.%u", space->leaf, slot);
+	return *space->leaf && len > end_len && !strcmp(path + len - end_len, end);
 }
 
 static void visit_session(const char *digits, void (*each)(uint32_t session, void *arg), void *arg)

@@ -31,7 +31,8 @@
 struct sockname_space {
 	/* prefix of abstract names, e.g. "verbatim.1000" or "verbatim.system" */
 	char text[96];
-	char dir[92];	   /* of the sockets; "": there is none */
+	char dir[92];				/* of the sockets; "": there is none */
+	char leaf[SOCKNAME_NAMESPACE_MAX + 24]; /* dir's last part, also if there is none */
 	size_t base_bytes; /* of dir: the part that exists without the daemon */
 	uid_t owner;	   /* of the directory, and so of the daemon; root is always trusted */
 	bool is_system;
@@ -67,6 +68,13 @@ bool sockname_of_daemon_file(const struct sockname_space *space, struct sockname
 
 /* slot: 1..CTL_SLOT_MAX. */
 void sockname_of_slot(const struct sockname_space *space, unsigned slot, struct sockname *out);
+
+/*
+ * Whether a name is that of the slot's token in any directory of this network namespace and
+ * VERBATIM_NAMESPACE, or its abstract one.
+ */
+bool sockname_is_slot_elsewhere(const struct sockname_space *space, unsigned slot,
+				const struct sockname *name);
 
 /* Of a session of connection management. */
 void sockname_of_session(const struct sockname_space *space, uint32_t session,

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "daemon/directory.h"
 #include "daemon/ports.h"
 #include "daemon/slot_token.h"
 #include "daemon/token.h"
@@ -49,13 +50,10 @@ int slots_take(struct client *c, int *token_fd)
 	if (fd < 0)
 		return -errno;
 	for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++) {
-		struct sockname name;
-
 		if (d->by_slot[slot] || !ports_suit(d, slot, c->uid))
 			continue;
-		sockname_of_slot(&d->space, slot, &name);
 
-		int rc = sockname_bind(fd, &name);
+		int rc = directory_bind(d, fd, sockname_of_slot, slot);
 
 		if (!rc) {
 			ports_on_new_slot(d, slot);
@@ -88,17 +86,39 @@ static int cut_off(struct client *earlier, const struct client *c)
 	return -EAGAIN;
 }
 
-int slots_adopt(struct client *c, unsigned slot, int token_fd)
+/*
+ * Whether a token is one of this slot that was made in another directory, or without one. It cannot
+ * be tried, as its name may be gone. A user's daemon takes it all the same: it serves that user
+ * alone, whose processes could take one another's tokens anyhow. But not while another process
+ * holds the slot's own token.
+ */
+static bool is_from_elsewhere(struct daemon *d, unsigned slot, int token_fd)
+{
+	struct sockname actual;
+
+	return d->scope == DAEMON_OF_USER && token_get_name(token_fd, &actual) &&
+	       sockname_is_slot_elsewhere(&d->space, slot, &actual) && !slot_token_is_held(d, slot);
+}
+
+static int prove(const struct client *c, unsigned slot, int token_fd)
 {
 	struct sockname name;
+	int rc;
+
+	sockname_of_slot(&c->daemon->space, slot, &name);
+	rc = token_prove(c->uid, token_fd, &name);
+	return rc == -EPERM && is_from_elsewhere(c->daemon, slot, token_fd) ? 0 : rc;
+}
+
+int slots_adopt(struct client *c, unsigned slot, int token_fd)
+{
 	struct client *earlier;
 	int rc;
 
 	if (slot < 1 || slot > CTL_SLOT_MAX)
 		return -EPROTO;
 	earlier = c->daemon->by_slot[slot];
-	sockname_of_slot(&c->daemon->space, slot, &name);
-	rc = token_prove(c->uid, token_fd, &name);
+	rc = prove(c, slot, token_fd);
 	if (earlier)
 		return rc ? -EADDRINUSE : cut_off(earlier, c);
 	if (!rc)

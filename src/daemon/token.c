@@ -17,16 +17,19 @@ int token_make_socket(void)
 	return socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 }
 
+bool token_get_name(int fd, struct sockname *out)
+{
+	if (!receive_queue_is_unix(fd, SOCK_DGRAM))
+		return false;
+	*out = (struct sockname){ .len = sizeof(out->addr) }; /* zero beyond what is filled in */
+	return !getsockname(fd, (struct sockaddr *)&out->addr, &out->len);
+}
+
 static bool is_named(int fd, const struct sockname *name)
 {
-	struct sockname actual = { .len = sizeof(actual.addr) }; /* zero beyond what is filled in */
-	int type;
-	socklen_t len = sizeof(type);
+	struct sockname actual;
 
-	if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &len) < 0 || type != SOCK_DGRAM)
-		return false;
-	return !getsockname(fd, (struct sockaddr *)&actual.addr, &actual.len) &&
-	       sockname_equal(&actual, name);
+	return token_get_name(fd, &actual) && sockname_equal(&actual, name);
 }
 
 /*

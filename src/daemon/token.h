@@ -12,12 +12,16 @@
 #ifndef DAEMON_TOKEN_H
 #define DAEMON_TOKEN_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 
 #include "ctl/sockname.h"
 
 /* A datagram socket that does not block, unbound. -1 and errno. */
 int token_make_socket(void);
+
+/* The name of a socket that may be a token. False: it is none. */
+bool token_get_name(int fd, struct sockname *out);
 
 /* uid: the user of the process. 0; -EPERM: it is not the token; -errno. */
 int token_prove(uid_t uid, int token_fd, const struct sockname *name);

@@ -12,6 +12,7 @@
 #include "cmserver/cm.h"
 #include "daemon/client.h"
 #include "daemon/counts.h"
+#include "daemon/directory.h"
 #include "daemon/links.h"
 #include "daemon/port_return.h"
 #include "daemon/ports.h"
@@ -66,10 +67,7 @@ static int init_core(struct daemon *d, enum daemon_scope scope)
 
 	d->file.fd = d->file.reserve_fd = d->name.fd = d->name.reserve_fd = d->lock_fd = -1;
 
-	rc = scope == DAEMON_OF_SYSTEM ? sockname_space_of_system(&d->space)
-				       : sockname_space_of_user(d->uid, &d->space);
-	if (!rc)
-		rc = sockname_make_dir(&d->space, &d->lock_fd);
+	rc = directory_make(d);
 	if (!rc)
 		rc = loop_init(&d->loop);
 	if (!rc)

@@ -9,6 +9,8 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -203,6 +205,23 @@ static void test_a_user_has_a_share_of_the_channels(void **state)
 	stop_system_daemon(daemon, SIGTERM);
 }
 
+/* A session begins in a daemon whose directory has vanished. */
+static void test_directory_vanishes(void **state)
+{
+	struct ctl_client *c = join();
+	struct sockname_space space;
+	char command[256];
+	int sock;
+
+	CHECK(!sockname_space_of_user(geteuid(), &space) && *space.dir);
+	snprintf(command, sizeof(command), "rm -rf '%s'", space.dir);
+	CHECK(!system(command));
+	sock = cm_join();
+	CHECK(!access(space.dir, F_OK));
+	close(sock);
+	ctl_close(c);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
@@ -211,6 +230,7 @@ int main(void)
 		TEST(test_sessions_of_others_are_not_taken),
 		TEST(test_a_session_returns_to_the_next_daemon_of_all),
 		TEST(test_a_user_has_a_share_of_the_channels),
+		TEST(test_directory_vanishes),
 	};
 
 	return cmocka_run_group_tests_name("daemon sessions", tests, NULL, NULL);
