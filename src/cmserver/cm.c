@@ -2,6 +2,7 @@
 #include "cmserver/cm.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -18,6 +19,9 @@
 #include "daemon/daemon.h"
 #include "daemon/hello.h"
 #include "daemon/token.h"
+
+/* From the end of a process's socket to that of its last descriptor, and of the process. */
+#define HANG_UP_MS 100
 
 /*
  * ------------------------------------------------------------------------------------------
@@ -123,20 +127,72 @@ void cm_fini(struct daemon *d)
  * A session's begin and end.
  */
 
-/* Disconnects the client that has the session: its process connects anew. */
-static bool cut_off(struct cm *cm, uint32_t session)
+/* Else its state is still in its store alone. */
+static bool has_begun(const struct cm_client *cc)
+{
+	return cc->client->role == CLIENT_CM || cc->begin_seq;
+}
+
+/* All but the session and the store is gone after this. */
+static void free_client(struct cm_client *cc)
+{
+	struct client *c = cc->client;
+
+	loop_timer_disarm(&cc->hang_up);
+	cm_interfaces_unwatch(&cc->cm->interfaces);
+	cm_store_close(&cc->store, c->uid);
+	c->cm = NULL;
+	free(cc);
+	idle_exit_release(&c->daemon->idle_exit);
+}
+
+/* As at the end of the daemon, but for one process: the store stays as it is, for its return. */
+static void leave(struct cm_client *cc)
+{
+	struct cm *cm = cc->cm;
+	struct list *m;
+
+	if (has_begun(cc))
+		cm_return_expect(cm->returning, cc->session);
+	cm_store_close(&cc->store, cc->client->uid);
+	list_for_each(m, &cc->ids) {
+		struct cm_id *id = container_of(m, struct cm_id, in_client);
+
+		if (id->connection)
+			cm_connection_destroy(id->connection);
+	}
+	cm_teardown_client(cc);
+	free_client(cc);
+}
+
+static bool is_closed(const struct client *c)
+{
+	struct pollfd p = { .fd = c->sock, .events = POLLRDHUP };
+
+	return c->has_hung_up || poll(&p, 1, 0) == 1;
+}
+
+/*
+ * The client that has the session has to make room for its process's next connection. 0; -ESTALE:
+ * the process has begun anew, though nothing had ended.
+ */
+static int make_room(struct cm *cm, uint32_t session)
 {
 	struct list *m;
 
 	list_for_each(m, &cm->daemon->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
+		bool was_closed;
 
 		if (!c->cm || c->cm->session != session)
 			continue;
-		client_disconnect(c, "its process has begun anew");
-		return true;
+		was_closed = is_closed(c);
+		if (was_closed)
+			leave(c->cm);
+		client_disconnect(c, was_closed ? NULL : "its process has begun anew");
+		return was_closed ? 0 : -ESTALE;
 	}
-	return false;
+	return 0;
 }
 
 /*
@@ -151,14 +207,39 @@ static int admit(struct client *c, uint32_t session, int token_fd)
 	int rc;
 
 	if (c->daemon->scope == DAEMON_OF_USER)
-		return cut_off(cm, session) ? -ESTALE : 0;
+		return make_room(cm, session);
 	sockname_of_session(&c->daemon->space, session, &name);
 	rc = token_prove(c->uid, token_fd, &name);
 	if (rc)
 		return rc;
-	if (cut_off(cm, session))
-		return -ESTALE;
+	rc = make_room(cm, session);
+	if (rc)
+		return rc;
 	return cm_sessions_is_away(&cm->sessions, session) ? 0 : -ESTALE;
+}
+
+/* Whether its process lives, as far as the kernel tells. */
+static bool is_held(const struct cm_client *cc)
+{
+	return !client_has_ended(cc->client) && cm_sessions_is_held(&cc->cm->sessions, cc->session);
+}
+
+static void on_hang_up(struct loop_timer *timer)
+{
+	struct cm_client *cc = container_of(timer, struct cm_client, hang_up);
+	struct client *c = cc->client;
+
+	if (is_held(cc))
+		leave(cc);
+	client_disconnect(c, NULL);
+}
+
+bool cm_on_hang_up(struct client *c)
+{
+	if (!c->cm || !has_begun(c->cm) || !is_held(c->cm))
+		return false;
+	loop_timer_arm(&c->daemon->loop, &c->cm->hang_up, HANG_UP_MS);
+	return true;
 }
 
 /*
@@ -183,6 +264,7 @@ static int create_client(struct client *c, int store_fd, uint32_t session)
 	cc->client = c;
 	list_init(&cc->ids);
 	list_init(&cc->channels);
+	loop_timer_init(&cc->hang_up, on_hang_up);
 	c->cm = cc;
 	cm_interfaces_watch(&cc->cm->interfaces);
 	idle_exit_hold(&c->daemon->idle_exit);
@@ -240,13 +322,9 @@ void cm_on_death(struct client *c)
 		return;
 	cm_teardown_client(cc);
 	cm_dispatch_deliver(cc->cm);
-	cm_interfaces_unwatch(&cc->cm->interfaces);
 	if (cc->store.fd >= 0 && !is_away(cc))
 		end_session(cc);
-	cm_store_close(&cc->store, c->uid);
-	c->cm = NULL;
-	free(cc);
-	idle_exit_release(&c->daemon->idle_exit);
+	free_client(cc);
 }
 
 #ifdef VERBATIM_CHECK

@@ -12,6 +12,8 @@
 #ifndef CMSERVER_CM_H
 #define CMSERVER_CM_H
 
+#include <stdbool.h>
+
 struct client;
 struct daemon;
 struct fdmsg;
@@ -25,6 +27,13 @@ void cm_fini(struct daemon *d);
 
 /* The first message of a client's connection, of the right form. */
 void cm_on_hello(struct client *c, struct fdmsg *m);
+
+/*
+ * Whether the client, whose socket is closed, may be a process that lives and comes again: a call
+ * of its librdmacm timed out while verbatimd was stopped. Then its state stays for the next moment,
+ * in which a process that ends would have ended; and then what is for it is left to its return.
+ */
+bool cm_on_hang_up(struct client *c);
 
 /* Does nothing if c has no session. */
 void cm_on_death(struct client *c);

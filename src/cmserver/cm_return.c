@@ -165,6 +165,12 @@ int cm_return_create(struct cm *cm)
 	return 0;
 }
 
+void cm_return_expect(struct cm_return *r, uint32_t session)
+{
+	cm_sessions_add(&r->cm->sessions, session);
+	loop_timer_arm(&r->cm->daemon->loop, &r->look, LOOK_MS);
+}
+
 void cm_return_destroy(struct cm_return *r)
 {
 	if (!r)

@@ -23,6 +23,8 @@
 #ifndef CMSERVER_CM_RETURN_H
 #define CMSERVER_CM_RETURN_H
 
+#include <stdint.h>
+
 struct client;
 struct cm;
 struct cm_return;
@@ -31,6 +33,9 @@ struct fdmsg;
 /* Sets cm->returning; cm->sessions is there. 0 or -ENOMEM. */
 int cm_return_create(struct cm *cm);
 void cm_return_destroy(struct cm_return *r);
+
+/* The session's process has lost its connection with this daemon, and may return to it. */
+void cm_return_expect(struct cm_return *r, uint32_t session);
 
 void cm_return_on_begin(struct client *c, struct fdmsg *m);
 

@@ -45,37 +45,56 @@ void cm_sessions_forget(const struct cm_sessions *s, uint32_t session)
 		sockname_remove(&name);
 }
 
+bool cm_sessions_is_held(const struct cm_sessions *s, uint32_t session)
+{
+	struct sockname name;
+	int fd = token_make_socket();
+	bool held;
+
+	sockname_of_session(&s->daemon->space, session, &name);
+	held = fd >= 0 && token_is_held(fd, &name);
+	if (fd >= 0)
+		close(fd);
+	return held;
+}
+
 /* Whether the session's process has ended; then removes the name. */
 static bool has_ended(const struct cm_sessions *s, int fd, uint32_t session)
 {
 	struct sockname name;
 
 	sockname_of_session(&s->daemon->space, session, &name);
-	if (!connect(fd, (struct sockaddr *)&name.addr, name.len))
+	if (token_is_held(fd, &name))
 		return false;
-	if (errno == ECONNREFUSED)
-		sockname_remove(&name);
+	sockname_remove(&name);
 	return true;
 }
 
-static void expect(uint32_t session, void *arg)
+void cm_sessions_add(struct cm_sessions *s, uint32_t session)
 {
-	struct cm_sessions *s = arg;
 	uint32_t *larger;
-	int fd = token_make_socket();
-	/* Sessions that ended before may have left their names. */
-	bool ended = fd >= 0 && has_ended(s, fd, session);
 
-	if (fd >= 0)
-		close(fd);
 	/* Without a directory any process can make such names: hence the limit. */
-	if (ended || s->away_count >= AWAY_MAX)
+	if (s->away_count >= AWAY_MAX)
 		return;
 	larger = realloc(s->away, (s->away_count + 1) * sizeof(*larger));
 	if (!larger)
 		return;
 	s->away = larger;
 	s->away[s->away_count++] = session;
+}
+
+static void expect(uint32_t session, void *arg)
+{
+	struct cm_sessions *s = arg;
+	int fd = token_make_socket();
+	/* Sessions that ended before may have left their names. */
+	bool ended = fd >= 0 && has_ended(s, fd, session);
+
+	if (fd >= 0)
+		close(fd);
+	if (!ended)
+		cm_sessions_add(s, session);
 }
 
 void cm_sessions_init(struct cm_sessions *s, struct daemon *d)

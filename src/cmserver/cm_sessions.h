@@ -41,6 +41,12 @@ int cm_sessions_make_token(const struct cm_sessions *s, uint32_t *session, int *
 /* The session has ended: removes its name. session 0: does nothing. */
 void cm_sessions_forget(const struct cm_sessions *s, uint32_t session);
 
+/* Whether a process holds the session's token. */
+bool cm_sessions_is_held(const struct cm_sessions *s, uint32_t session);
+
+/* The session's process, which lives, has lost its connection, and may return. */
+void cm_sessions_add(struct cm_sessions *s, uint32_t session);
+
 bool cm_sessions_is_away(const struct cm_sessions *s, uint32_t session);
 
 /* Messages may be for a process that has not returned yet. */

@@ -52,11 +52,12 @@ struct cm_client {
 	/* For the next daemon: cmserver/cm_store.h. */
 	struct cm_store store;
 	uint32_t session;
-	bool returns;	     /* it had this session with an earlier daemon */
-	uint32_t given_slot; /* of the last event that it got */
-	uint64_t order;	     /* of its last event */
-	uint32_t repeated;   /* seq of the request that it makes a second time; 0: none */
-	uint32_t begin_seq;  /* of BEGIN, while its reply waits for others to return; else 0 */
+	bool returns;		   /* it had this session with an earlier daemon */
+	uint32_t given_slot;	   /* of the last event that it got */
+	uint64_t order;		   /* of its last event */
+	uint32_t repeated;	   /* seq of the request that it makes a second time; 0: none */
+	struct loop_timer hang_up; /* armed from the end of its socket: cm_on_hang_up */
+	uint32_t begin_seq; /* of BEGIN, while its reply waits for others to return; else 0 */
 };
 
 #endif

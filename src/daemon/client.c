@@ -45,6 +45,19 @@ bool client_sees(const struct client *a, const struct client *b)
 	return client_sees_user(a, b->uid);
 }
 
+/* The other end of the socket is gone. */
+static void on_hang_up(struct client *c)
+{
+	if (c->has_hung_up || c->disconnecting)
+		return;
+	if (!c->daemon->hooks->on_hang_up(c)) {
+		client_disconnect(c, NULL);
+		return;
+	}
+	c->has_hung_up = true;
+	loop_forget(&c->daemon->loop, c->sock);
+}
+
 static void watch_send_queue(struct client *c)
 {
 	bool waits = c->send_queue.count != 0;
@@ -58,15 +71,17 @@ int client_post(struct client *c, const void *message, size_t len, struct fdref 
 	unsigned before = c->send_queue.count;
 	int rc;
 
-	if (c->disconnecting)
+	if (c->disconnecting || c->has_hung_up)
 		return -ECONNRESET;
 	rc = send_queue_post(&c->send_queue, c->sock, message, len, fds, fd_count);
 	if (rc == -ETOOMANYREFS)
 		return rc;
-	if (rc) {
-		client_disconnect(c, rc == -ENOBUFS ? "it does not read what it is sent" : NULL);
+	if (rc == -ENOBUFS)
+		client_disconnect(c, "it does not read what it is sent");
+	else if (rc)
+		on_hang_up(c);
+	if (rc)
 		return -ECONNRESET;
-	}
 	if (!before && c->send_queue.count)
 		watch_send_queue(c);
 	return 0;
@@ -83,7 +98,7 @@ static void receive(struct client *c)
 	int64_t until_ns = deadline_now_ns() + TURN_NS;
 
 	/* After so many messages it is the turn of other clients. */
-	for (int i = 0; i < MESSAGES_PER_TURN && !c->disconnecting; i++) {
+	for (int i = 0; i < MESSAGES_PER_TURN && !c->disconnecting && !c->has_hung_up; i++) {
 		if (i && deadline_now_ns() > until_ns)
 			return;
 
@@ -93,7 +108,7 @@ static void receive(struct client *c)
 		if (rc == -EAGAIN)
 			return;
 		if (rc) {
-			client_disconnect(c, NULL);
+			on_hang_up(c);
 			return;
 		}
 
@@ -135,11 +150,13 @@ static void send_queued(struct client *c)
 		delay(c);
 		return;
 	}
-	if (rc)
-		client_disconnect(c, fdmsg_is_delayed(rc) ? "it cannot be sent descriptors" : NULL);
+	if (fdmsg_is_delayed(rc))
+		client_disconnect(c, "it cannot be sent descriptors");
+	else if (rc)
+		on_hang_up(c);
 	if (!c->send_queue.count)
 		c->daemon->hooks->on_drained(c);
-	if (!c->disconnecting)
+	if (!c->disconnecting && !c->has_hung_up)
 		watch_send_queue(c);
 }
 
@@ -159,7 +176,7 @@ static void on_send_again(struct loop_timer *timer)
 		struct client *c = container_of(due.next, struct client, in_refused);
 
 		list_del(&c->in_refused);
-		if (!c->disconnecting)
+		if (!c->disconnecting && !c->has_hung_up)
 			send_queued(c);
 	}
 }
@@ -176,7 +193,7 @@ static void on_socket(struct loop_source *source, uint32_t events)
 {
 	struct client *c = container_of(source, struct client, on_socket);
 
-	if (c->disconnecting)
+	if (c->disconnecting || c->has_hung_up)
 		return;
 	if (events & EPOLLOUT)
 		send_queued(c);

@@ -42,6 +42,7 @@ struct client {
 	enum client_role role;
 	struct list in_daemon; /* in clients, or in disconnecting */
 	bool disconnecting;
+	bool has_hung_up; /* on_hang_up keeps it without its socket */
 	int sock;
 	struct loop_source on_socket;
 	struct loop_timer hello_timer; /* armed until the first message */
@@ -87,6 +88,12 @@ struct client_hooks {
 
 	/* All that was queued for the client is sent. */
 	void (*on_drained)(struct client *c);
+
+	/*
+	 * The other end of the socket is gone. False: the client is disconnected; true: it stays,
+	 * until client_disconnect.
+	 */
+	bool (*on_hang_up)(struct client *c);
 
 	/* The client is about to be freed: its peers get notices. */
 	void (*on_death)(struct client *c);

@@ -32,6 +32,12 @@ static bool is_named(int fd, const struct sockname *name)
 	return token_get_name(fd, &actual) && sockname_equal(&actual, name);
 }
 
+bool token_is_held(int fd, const struct sockname *name)
+{
+	return !connect(fd, (const struct sockaddr *)&name->addr, name->len) ||
+	       (errno != ECONNREFUSED && errno != ENOENT);
+}
+
 /*
  * The name alone proves nothing: another network namespace can have the same. What is sent to the
  * name from here has to arrive at the token.

@@ -23,6 +23,12 @@ int token_make_socket(void);
 /* The name of a socket that may be a token. False: it is none. */
 bool token_get_name(int fd, struct sockname *out);
 
+/*
+ * Whether a process holds the token of this name. fd: of token_make_socket, for as many calls as
+ * there are. A holder may have connected its token elsewhere: that does not give it up.
+ */
+bool token_is_held(int fd, const struct sockname *name);
+
 /* uid: the user of the process. 0; -EPERM: it is not the token; -errno. */
 int token_prove(uid_t uid, int token_fd, const struct sockname *name);
 

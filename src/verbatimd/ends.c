@@ -11,17 +11,21 @@
 
 /*
  * A process has one socket for its slot and another for its connections, whose end verbatimd may
- * see later. Peers have to learn of the end of a connection before that of the QP (links_on_death):
- * a program may destroy the identifier because requests were flushed, and then would get no event.
+ * see later, or have seen without a decision yet (cm_on_hang_up). Peers have to learn of the end of
+ * a connection before that of the QP (links_on_death): a program may destroy the identifier because
+ * requests were flushed, and then would get no event.
  */
 static void end_connections(struct client *dead)
 {
+	bool has_ended = client_has_ended(dead);
 	struct list *m, *after;
 
 	list_for_each_safe(m, after, &dead->daemon->clients) {
 		struct client *c = container_of(m, struct client, in_daemon);
 
-		if (c == dead || !c->cm || c->pid != dead->pid)
+		if (c == dead || !c->cm || c->pid != dead->pid || !c->pid)
+			continue;
+		if (!has_ended && !c->has_hung_up)
 			continue;
 		cm_on_death(c);
 		client_disconnect(c, NULL);
@@ -30,7 +34,7 @@ static void end_connections(struct client *dead)
 
 void ends_on_death(struct client *c)
 {
-	if (c->role == CLIENT_PROCESS && client_has_ended(c))
+	if (c->role == CLIENT_PROCESS)
 		end_connections(c);
 	cm_on_death(c);
 	ports_on_death(c);

@@ -26,6 +26,7 @@
 static const struct client_hooks hooks = {
 	.on_message = messages_on_message,
 	.on_drained = lists_on_drained,
+	.on_hang_up = cm_on_hang_up,
 	.on_death = ends_on_death,
 	.on_dismissal = ends_on_dismissal,
 };

@@ -332,6 +332,90 @@ static void test_a_stopped_end_comes_back(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
+/* As be_connected; then says how long it stayed connected, when it is not any more. */
+static void stay_connected(int fd)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, (uint16_t)hear(fd));
+	struct rdma_conn_param param = { .qp_num = 77 };
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id = NULL;
+
+	CHECK(channel && !rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+	expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	CHECK(!rdma_resolve_route(id, 1000));
+	expect_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
+	CHECK(!rdma_connect(id, &param));
+	expect_event(channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
+	CHECK(!rdma_establish(id));
+	say(fd, 1);
+	CHECK(!rdma_get_cm_event(channel, &event));
+	CHECK(event->event == RDMA_CM_EVENT_DISCONNECTED);
+	say(fd, 2);
+	pause();
+}
+
+static bool has_said(const struct worker *w, int wait_ms)
+{
+	struct pollfd p = { .fd = w->fd, .events = POLLIN };
+
+	return poll(&p, 1, wait_ms) == 1;
+}
+
+static void give_up(int fd)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel(), *other;
+	struct rdma_cm_id *listener = make_listener(channel), *child;
+	struct rdma_conn_param param = { .qp_num = 77 };
+	struct rdma_cm_event *event;
+	struct worker w, later;
+	pid_t daemon;
+
+	worker_start(&w, stay_connected);
+	say(w.fd, ntohs(rdma_get_src_port(listener)));
+	event = await_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+	child = event->id;
+	CHECK(!rdma_ack_cm_event(event) && !rdma_accept(child, &param));
+	hear(w.fd);
+	expect_event(channel, RDMA_CM_EVENT_ESTABLISHED);
+
+	daemon = daemon_pid();
+	CHECK(!kill(daemon, SIGSTOP));
+	CHECK(!rdma_create_event_channel() && errno == ETIMEDOUT);
+	CHECK(!kill(daemon, SIGCONT));
+	CHECK(!has_said(&w, 1000));
+	CHECK((other = rdma_create_event_channel()) && daemon_pid() == daemon);
+	rdma_destroy_event_channel(other);
+	CHECK(!has_said(&w, 500) && !has_event(channel, 0));
+
+	worker_start(&later, be_connected);
+	say(later.fd, ntohs(rdma_get_src_port(listener)));
+	event = await_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+	CHECK(!rdma_ack_cm_event(event));
+	worker_kill(&later);
+
+	CHECK(!rdma_disconnect(child));
+	CHECK(hear(w.fd) == 2);
+	worker_kill(&w);
+	say(fd, 1);
+}
+
+/*
+ * A call gives up while verbatimd is stopped. The process lives, so its connections do, and its
+ * listener: the same verbatimd gives them back. In a process whose session is of this verbatimd.
+ */
+static void test_a_call_gives_up(void **state)
+{
+	struct pollfd p = { .events = POLLIN };
+	struct worker w;
+
+	worker_start(&w, give_up);
+	p.fd = w.fd;
+	CHECK(poll(&p, 1, 3 * PATIENCE_MS) == 1 && hear(w.fd) == 1);
+	worker_end(&w);
+}
+
 /* The library's watching thread. */
 static pid_t watching_thread(void)
 {
@@ -599,6 +683,7 @@ int main(void)
 		TEST(test_synchronous_calls_go_on),
 		TEST(test_both_ends_of_a_job),
 		TEST(test_a_stopped_end_comes_back),
+		TEST(test_a_call_gives_up),
 		TEST(test_an_end_that_was_seen_late_is_not_the_last),
 		TEST(test_killed_again_and_again),
 		TEST(test_no_daemon_for_a_while),
