@@ -370,10 +370,10 @@ void sockname_each_session(const struct sockname_space *space,
 
 int sockname_bind(int fd, const struct sockname *name)
 {
-	if (!bind(fd, (const struct sockaddr *)&name->addr, name->len))
-		return 0;
-	if (errno != EADDRINUSE || !*name->addr.sun_path || !is_left_over(name))
-		return -errno;
+	int rc = bind(fd, (const struct sockaddr *)&name->addr, name->len) < 0 ? -errno : 0;
+
+	if (rc != -EADDRINUSE || !*name->addr.sun_path || !is_left_over(name))
+		return rc;
 	unlink(name->addr.sun_path);
 	return bind(fd, (const struct sockaddr *)&name->addr, name->len) < 0 ? -errno : 0;
 }

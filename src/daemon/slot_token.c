@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "daemon/slot_token.h"
 
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "daemon/daemon.h"
@@ -12,7 +11,7 @@ bool slot_token_answers(struct daemon *d, int fd, unsigned slot)
 	struct sockname name;
 
 	sockname_of_slot(&d->space, slot, &name);
-	return !connect(fd, (struct sockaddr *)&name.addr, name.len);
+	return token_is_held(fd, &name);
 }
 
 bool slot_token_is_held(struct daemon *d, unsigned slot)

@@ -15,6 +15,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "ctl/control.h"
+
 static const uint8_t group[CTL_MGID_BYTES] = { 0xff, 0x0e, 9 };
 
 /*
@@ -336,8 +338,35 @@ static void be_greedy(int fd)
 	hear(fd);
 }
 
-/* One user cannot take all slots. */
-static void test_a_user_has_a_share(void **state)
+/*
+ * The same, but leaves at once, and keeps the tokens alone, each connected to another socket: it
+ * takes no datagrams of others.
+ */
+static void be_greedy_for_tokens(int fd)
+{
+	int arena = make_arena(), wake = make_wake(), token;
+	int other = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	struct sockname name = { .addr.sun_family = AF_UNIX, .len = sizeof(name.addr) };
+	struct ctl_client *c;
+	char why[256] = "";
+	uint64_t count = 0;
+
+	become_user(20001);
+	CHECK(!bind(other, (struct sockaddr *)&name.addr, sizeof(sa_family_t)));
+	CHECK(!getsockname(other, (struct sockaddr *)&name.addr, &name.len));
+	while (!ctl_connect(&c, arena, wake, arena, "greedy", why, sizeof(why))) {
+		CHECK(++count <= CTL_SLOT_MAX / 2 + 1);
+		token = dup(c->token_fd);
+		CHECK(!connect(token, (struct sockaddr *)&name.addr, name.len));
+		ctl_close(c);
+	}
+	CHECK(strstr(why, "this user"));
+	say(fd, count);
+	say(fd, 0);
+	hear(fd);
+}
+
+static void check_share(void (*body)(int fd))
 {
 	struct rlimit many = { 20000, 20000 };
 	struct worker greedy, other;
@@ -347,7 +376,7 @@ static void test_a_user_has_a_share(void **state)
 	need_root();
 	CHECK(!setrlimit(RLIMIT_NOFILE, &many));
 	daemon = start_system_daemon();
-	worker_start(&greedy, be_greedy);
+	worker_start(&greedy, body);
 	count = hear(greedy.fd);
 	CHECK(count >= CTL_SLOT_MAX / 2 && count <= CTL_SLOT_MAX / 2 + 1);
 	hear(greedy.fd);
@@ -357,6 +386,13 @@ static void test_a_user_has_a_share(void **state)
 	worker_kill(&other);
 	worker_kill(&greedy);
 	stop_system_daemon(daemon, SIGTERM);
+}
+
+/* One user cannot take all slots. */
+static void test_a_user_has_a_share(void **state)
+{
+	check_share(be_greedy);
+	check_share(be_greedy_for_tokens);
 }
 
 /* Has UDP ports of as many addresses as this user may begin, says how many, and stays. */
