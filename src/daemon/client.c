@@ -181,14 +181,6 @@ static void on_send_again(struct loop_timer *timer)
 	}
 }
 
-void client_init_all(struct daemon *d)
-{
-	list_init(&d->clients);
-	list_init(&d->disconnecting);
-	list_init(&d->refused);
-	loop_timer_init(&d->send_again, on_send_again);
-}
-
 static void on_socket(struct loop_source *source, uint32_t events)
 {
 	struct client *c = container_of(source, struct client, on_socket);
@@ -203,9 +195,30 @@ static void on_socket(struct loop_source *source, uint32_t events)
 
 static void on_hello_timeout(struct loop_timer *timer)
 {
-	struct client *c = container_of(timer, struct client, hello_timer);
+	struct daemon *d = container_of(timer, struct daemon, hello_timer);
+	int64_t now_ns = deadline_now_ns();
 
-	client_disconnect(c, "it says nothing");
+	while (!list_empty(&d->silent)) {
+		struct client *c = container_of(d->silent.next, struct client, in_silent);
+
+		if (c->hello_ns > now_ns) {
+			loop_timer_arm(&d->loop, timer, deadline_left_ms(c->hello_ns));
+			return;
+		}
+		list_del(&c->in_silent);
+		client_disconnect(c, "it says nothing");
+	}
+}
+
+/* One timer for all, which may expire for one that has said something meanwhile. */
+static void await_hello(struct client *c)
+{
+	struct daemon *d = c->daemon;
+
+	c->hello_ns = deadline_in_ms(HELLO_MS);
+	if (list_empty(&d->silent))
+		loop_timer_arm(&d->loop, &d->hello_timer, HELLO_MS);
+	list_add_tail(&d->silent, &c->in_silent);
 }
 
 int client_create(struct daemon *d, int sock, const struct ucred *peer)
@@ -226,29 +239,39 @@ int client_create(struct daemon *d, int sock, const struct ucred *peer)
 	send_queue_init(&c->send_queue);
 	list_init(&c->in_daemon);
 	list_init(&c->in_refused);
+	list_init(&c->in_silent);
 	list_init(&c->memberships);
 	rc = loop_watch(&d->loop, sock, EPOLLIN, &c->on_socket);
 	if (rc) {
 		free(c);
 		return rc;
 	}
-	loop_timer_init(&c->hello_timer, on_hello_timeout);
-	loop_timer_arm(&d->loop, &c->hello_timer, HELLO_MS);
+	await_hello(c);
 	list_add_tail(&d->clients, &c->in_daemon);
 	return 0;
 }
 
 void client_set_role(struct client *c, enum client_role role)
 {
-	loop_timer_disarm(&c->hello_timer);
+	list_del(&c->in_silent);
 	c->role = role;
+}
+
+void client_init_all(struct daemon *d)
+{
+	list_init(&d->clients);
+	list_init(&d->disconnecting);
+	list_init(&d->refused);
+	list_init(&d->silent);
+	loop_timer_init(&d->send_again, on_send_again);
+	loop_timer_init(&d->hello_timer, on_hello_timeout);
 }
 
 static void destroy(struct client *c)
 {
 	list_del(&c->in_daemon);
 	list_del(&c->in_refused);
-	loop_timer_disarm(&c->hello_timer);
+	list_del(&c->in_silent);
 	send_queue_fini(&c->send_queue);
 	if (c->pid_fd >= 0) {
 		loop_forget(&c->daemon->loop, c->pid_fd);

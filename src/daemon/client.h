@@ -45,7 +45,8 @@ struct client {
 	bool has_hung_up; /* on_hang_up keeps it without its socket */
 	int sock;
 	struct loop_source on_socket;
-	struct loop_timer hello_timer; /* armed until the first message */
+	struct list in_silent; /* linked until the first message, */
+	int64_t hello_ns;      /* which has to come before that */
 	struct send_queue send_queue;
 	struct list in_refused;	  /* linked while the kernel refuses to send what is first there, */
 	int64_t refused_until_ns; /* until then; 0: it does not */

@@ -63,10 +63,12 @@ struct daemon {
 	struct idle_exit idle_exit;
 	bool ended;
 	const struct client_hooks *hooks;
-	struct list clients;	      /* all connections, also of observers and before HELLO */
-	struct list disconnecting;    /* to be freed at the end of this turn */
-	struct list refused;	      /* whose messages the kernel refuses to send for now */
-	struct loop_timer send_again; /* armed while there are any */
+	struct list clients;	       /* all connections, also of observers and before HELLO */
+	struct list disconnecting;     /* to be freed at the end of this turn */
+	struct list silent;	       /* before their first message, oldest first */
+	struct loop_timer hello_timer; /* for the first of them */
+	struct list refused;	       /* whose messages the kernel refuses to send for now */
+	struct loop_timer send_again;  /* armed while there are any */
 	struct client *by_slot[CTL_SLOT_MAX + 1];
 	uint64_t slot_uids[CTL_SLOT_MAX + 1]; /* last user, plus 1; 0: none yet (daemon/slots.h) */
 	struct counts counts;
