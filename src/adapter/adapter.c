@@ -31,6 +31,7 @@
 #include "base/counter.h"
 #include "base/fork_free.h"
 #include "base/lock.h"
+#include "base/memory_file.h"
 #include "base/sleeper.h"
 #include "iwarp/iwarp.h"
 #include "memory/bounce.h"
@@ -76,9 +77,20 @@ static void read_comm(char comm[16])
 
 static int make_arena(void)
 {
+	int rc;
+
 	arena_fd = memfd_create("verbatim-arena", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	if (arena_fd < 0 || ftruncate(arena_fd, ARENA_BYTES))
+	if (arena_fd < 0)
 		return -errno;
+	rc = memory_file_extend(arena_fd, ARENA_BYTES);
+	/* Causes are in the arena, so there is none. */
+	if (rc == -EFBIG)
+		fprintf(stderr,
+			"verbatim: files may not be as large as the %d MiB of this process's "
+			"arena; raise the limit (ulimit -f)\n",
+			ARENA_BYTES >> 20);
+	if (rc)
+		return rc;
 	arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, arena_fd, 0);
 	if (arena == MAP_FAILED) {
 		arena = NULL;

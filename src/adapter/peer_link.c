@@ -86,7 +86,7 @@ struct link *peer_link_make_self(uint32_t slot, void *arena, int wake_fd)
 	int wake = fcntl(wake_fd, F_DUPFD_CLOEXEC, 0);
 	struct link *self = NULL;
 
-	if (shared >= 0 && wake >= 0 && !ftruncate(shared, LINK_BYTES_NEEDED))
+	if (shared >= 0 && wake >= 0 && !memory_file_extend(shared, LINK_BYTES_NEEDED))
 		self = link_create(slot, getpid(), LINK_SELF, shared, arena, wake, -1);
 	if (shared >= 0)
 		close(shared);

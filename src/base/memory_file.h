@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Memory file - whether a descriptor from another process can be mapped without risk of SIGBUS.
+ * Memory file - whether a descriptor from another process can be mapped without risk of SIGBUS; and
+ * the size of one's own.
  *
  * An access to a mapping raises SIGBUS when the file is too short or no page can be allocated for
  * it. A memfd that is sealed against shrinking is never too short. Its pages can always be
@@ -12,9 +13,13 @@
 #ifndef BASE_MEMORY_FILE_H
 #define BASE_MEMORY_FILE_H
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <sys/resource.h>
+#include <sys/types.h>
 #include <sys/vfs.h>
+#include <unistd.h>
 
 #ifndef TMPFS_MAGIC
 #define TMPFS_MAGIC 0x01021994
@@ -36,6 +41,19 @@ static inline bool memory_file_has_seals(int fd, int wanted)
 static inline bool memory_file_is_fixed(int fd)
 {
 	return memory_file_has_seals(fd, F_SEAL_SHRINK | F_SEAL_GROW);
+}
+
+/*
+ * Extends a file of this process's own. 0; -EFBIG: RLIMIT_FSIZE is lower, for which the kernel
+ * would send SIGXFSZ; -errno.
+ */
+static inline int memory_file_extend(int fd, off_t bytes)
+{
+	struct rlimit limit;
+
+	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < (rlim_t)bytes)
+		return -EFBIG;
+	return ftruncate(fd, bytes) < 0 ? -errno : 0;
 }
 
 #endif

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/memory_file.h"
 #include "cm/destroyed.h"
 #include "cm/thread.h"
 #include "ctl/deadline.h"
@@ -157,21 +158,26 @@ static uint32_t next_seq(void)
 	return ++session.seq ? session.seq : ++session.seq;
 }
 
-static int make_store(void)
+static int make_store(char *why, size_t why_len)
 {
 	int fd = memfd_create("verbatim-cm", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	int rc;
 
 	if (fd < 0)
 		return -errno;
-	if (ftruncate(fd, CTL_CM_STORE_BYTES) < 0 ||
-	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) {
+	rc = memory_file_extend(fd, CTL_CM_STORE_BYTES);
+	if (!rc && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
 		rc = -errno;
+	if (rc)
 		close(fd);
-		return rc;
-	}
-	session.store_fd = fd;
-	return 0;
+	else
+		session.store_fd = fd;
+	if (rc == -EFBIG)
+		snprintf(why, why_len,
+			 "files may not be as large as the %d MiB, for the most part a hole, that "
+			 "verbatimd needs; raise the limit (ulimit -f)",
+			 CTL_CM_STORE_BYTES >> 20);
+	return rc;
 }
 
 static bool is_gone(int rc)
@@ -225,11 +231,10 @@ static int greet(void)
 	int fds[2] = { -1, session.token_fd };
 	const struct ctl_welcome *w;
 	struct fdmsg m;
-	int rc = session.store_fd < 0 ? make_store() : 0;
+	int rc;
 
 	fds[0] = session.store_fd;
-	if (!rc)
-		rc = exchange(&hello.greeting.header, sizeof(hello), fds, session.id ? 2 : 1, &m);
+	rc = exchange(&hello.greeting.header, sizeof(hello), fds, session.id ? 2 : 1, &m);
 	if (rc)
 		return rc;
 	w = &m.body.welcome;
@@ -328,9 +333,11 @@ static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, ch
 {
 	enum dial_which reached;
 	int fresh;
-	int rc = reach_daemon(session.which, deadline_ns, &fresh, &reached, why, why_len);
+	int rc = session.store_fd < 0 ? make_store(why, why_len) : 0;
 
 	*refused = false;
+	if (!rc)
+		rc = reach_daemon(session.which, deadline_ns, &fresh, &reached, why, why_len);
 	if (rc)
 		return rc;
 	replace_socket(fresh);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -78,6 +79,7 @@ static void reset_signals(void)
 	/* The daemon must not end because a terminal or a reader does. */
 	signal(SIGHUP, SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN); /* what it writes to clients' files fails instead */
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }
@@ -93,11 +95,24 @@ static void reset_scheduling(void)
 	sched_setscheduler(0, SCHED_OTHER, &normal);
 }
 
+/* A program's, or those of a batch job, which may be one of many that the daemon serves. */
+static void raise_limit(int resource)
+{
+	struct rlimit limit;
+
+	if (getrlimit(resource, &limit))
+		return;
+	limit.rlim_cur = limit.rlim_max;
+	setrlimit(resource, &limit);
+}
+
 int background_clean(unsigned kept)
 {
 	close_inherited(kept);
 	reset_signals();
 	reset_scheduling();
+	raise_limit(RLIMIT_FSIZE);
+	raise_limit(RLIMIT_CPU);
 	receive_queue_limit_fds();
 	umask(077);
 	return fill_standard_fds();

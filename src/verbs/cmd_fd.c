@@ -7,9 +7,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/memory_file.h"
 #include "object/dm.h"
 #include "object/handles.h"
 
@@ -59,12 +59,7 @@ bool cmd_fd_is_ours(const struct cmd_fd *cmd_fd)
  */
 static void extend_for_dm(int fd)
 {
-	off_t bytes = DM_FILE_START + (off_t)HANDLES * DM_BYTES_MAX;
-	struct rlimit limit;
-
-	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < (rlim_t)bytes)
-		return;
-	if (ftruncate(fd, bytes) == 0)
+	if (!memory_file_extend(fd, DM_FILE_START + (off_t)HANDLES * DM_BYTES_MAX))
 		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
 }
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The kernel refuses to send a request to verbatimd, as it does when a user has too many
- * descriptors under way, or out of memory: one call fails, and nothing else.
+ * descriptors under way, or out of memory, or to make a file as large as it has to be: one call
+ * fails, and nothing else.
  */
 #include "harness.h"
 #include "pairs.h"
@@ -10,6 +11,7 @@
 #include <rdma/rdma_cma.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -118,6 +120,43 @@ static void test_first_call_waits(void **state)
 	worker_end(&w);
 }
 
+static void limit_files(rlim_t bytes)
+{
+	struct rlimit limit;
+
+	CHECK(!getrlimit(RLIMIT_FSIZE, &limit));
+	limit.rlim_cur = bytes < limit.rlim_max ? bytes : limit.rlim_max;
+	CHECK(!setrlimit(RLIMIT_FSIZE, &limit));
+}
+
+/* Where the kernel would send SIGXFSZ. */
+static void live_with_small_files(int fd)
+{
+	struct rdma_event_channel *channel;
+	struct ibv_device **devices = ibv_get_device_list(NULL);
+	struct ibv_context *context;
+
+	CHECK(devices && devices[0]);
+	limit_files(1 << 20);
+	CHECK(!ibv_open_device(devices[0]) && errno == EFBIG);
+	limit_files(64 << 20);
+	CHECK((context = ibv_open_device(devices[0])));
+	CHECK(!rdma_create_event_channel() && errno == EFBIG);
+	limit_files(RLIM_INFINITY);
+	CHECK((channel = rdma_create_event_channel()));
+	rdma_destroy_event_channel(channel);
+	CHECK(!ibv_close_device(context));
+	ibv_free_device_list(devices);
+}
+
+static void test_small_files(void **state)
+{
+	struct worker w;
+
+	worker_start(&w, live_with_small_files);
+	worker_end(&w);
+}
+
 /* Its channels are refused on the way to the next verbatimd, which has the session already. */
 static void test_return_is_repeated(void **state)
 {
@@ -149,6 +188,7 @@ int main(void)
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_first_call_waits, harness_setup,
 						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_small_files, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_destroyed_all_the_same, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_return_is_repeated, harness_setup,

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -148,6 +149,8 @@ static uint64_t bit(int sig)
 	return UINT64_C(1) << (sig - 1);
 }
 
+static const int limited[] = { RLIMIT_FSIZE, RLIMIT_CPU };
+
 /* The program has unusual signals, limits and descriptors; the daemon inherits none of them. */
 static void start_from_a_strange_program(int fd)
 {
@@ -171,6 +174,13 @@ static void start_from_a_strange_program(int fd)
 	CPU_ZERO(&one);
 	CPU_SET(0, &one);
 	sched_setaffinity(0, sizeof(one), &one);
+	for (size_t i = 0; i < sizeof(limited) / sizeof(limited[0]); i++) {
+		struct rlimit limit;
+
+		CHECK(!getrlimit(limited[i], &limit));
+		limit.rlim_cur = 1 << 20;
+		CHECK(!setrlimit(limited[i], &limit));
+	}
 	setenv("SECRET", "1", 1);
 	setenv("LD_LIBRARY_PATH", "/nonexistent", 1);
 	CHECK(!chdir("/tmp"));
@@ -224,7 +234,12 @@ static void test_owes_nothing_to_its_starter(void **state)
 	CHECK(strstr(text, "VERBATIM_NAMESPACE="));
 	read_proc(pid, "status", text, sizeof(text));
 	CHECK(!(signal_set(text, "SigBlk:") & ~(bit(SIGTERM) | bit(SIGINT))));
-	CHECK(signal_set(text, "SigIgn:") == (bit(SIGHUP) | bit(SIGPIPE)));
+	CHECK(signal_set(text, "SigIgn:") == (bit(SIGHUP) | bit(SIGPIPE) | bit(SIGXFSZ)));
+	for (size_t i = 0; i < sizeof(limited) / sizeof(limited[0]); i++) {
+		struct rlimit limit;
+
+		CHECK(!prlimit(pid, limited[i], NULL, &limit) && limit.rlim_cur == limit.rlim_max);
+	}
 	CHECK(strstr(text, "PPid:\t1\n") || !strstr(text, "PPid:\t0\n"));
 	CHECK(getsid(pid) != getsid(0) && getsid(pid) != pid);
 	CHECK(!sched_getaffinity(pid, sizeof(set), &set));
