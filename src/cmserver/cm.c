@@ -62,6 +62,7 @@ static void fini_tables(struct cm *cm)
 
 static void destroy(struct cm *cm)
 {
+	loop_timer_disarm(&cm->listen_again);
 	cm_return_destroy(cm->returning);
 	cm_pending_destroy(cm->pending);
 	cm_sessions_fini(&cm->sessions);
@@ -83,6 +84,7 @@ int cm_init(struct daemon *d)
 	gsi_init(&cm->gsi, d, cm_dispatch_on_mad);
 	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop, on_addresses);
 	list_init(&cm->in_flight);
+	cm_id_init_all(cm);
 	rc = init_tables(cm);
 	if (!rc)
 		rc = cm_pending_create(cm, cm_dispatch_on_pending_timeout);

@@ -378,7 +378,7 @@ bool cm_connection_restore(struct cm_id *id, const struct cm_record_id *r)
 bool cm_connection_open_port(struct cm_connection *c)
 {
 	if (!c->is_local && !c->gsi)
-		gsi_get(&c->cm->gsi, c->local_gid, c->ifindex, &c->gsi);
+		gsi_get_again(&c->cm->gsi, c->local_gid, c->ifindex, GSI_AGAIN_MS, &c->gsi);
 	return c->is_local || c->gsi;
 }
 

@@ -10,13 +10,12 @@
 #include "base/host_address.h"
 #include "cmserver/cm_channel.h"
 #include "cmserver/cm_state.h"
+#include "ctl/deadline.h"
 #include "daemon/daemon.h"
 
 #define BACKLOG_MAX 1024
 #define AGAIN_MS    100
 #define LATER_MS    1000
-
-static void on_again(struct loop_timer *timer);
 
 int cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t space,
 		 enum ctl_cm_qp_type qp_type, uint32_t number, struct cm_id **out)
@@ -45,7 +44,7 @@ int cm_id_create(struct cm_client *owner, struct cm_channel *channel, uint16_t s
 	list_init(&id->children);
 	list_init(&id->in_listener);
 	list_init(&id->in_client);
-	loop_timer_init(&id->again, on_again);
+	list_init(&id->in_deaf);
 	list_add_tail(&owner->ids, &id->in_client);
 	owner->id_count++;
 	*out = id;
@@ -56,7 +55,7 @@ void cm_id_destroy(struct cm_id *id)
 {
 	if (id->listens_everywhere)
 		cm_interfaces_put(&id->owner->cm->interfaces);
-	loop_timer_disarm(&id->again);
+	list_del(&id->in_deaf);
 	gsi_put(id->gsi);
 	cm_space_release(&id->binding);
 	cm_store_drop(&id->owner->store, &id->slot);
@@ -135,6 +134,15 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 	return rc;
 }
 
+static void try_later(struct cm_id *id, int ms)
+{
+	struct cm *cm = id->owner->cm;
+
+	if (list_empty(&cm->deaf) || cm->listen_again.deadline_ns > deadline_in_ms(ms))
+		loop_timer_arm(&cm->daemon->loop, &cm->listen_again, ms);
+	list_add_tail(&cm->deaf, &id->in_deaf);
+}
+
 /*
  * While another user or the kernel has the UDP port of its address, a listener serves only this
  * host. That is not an error, and may change.
@@ -153,9 +161,9 @@ static void open_address(struct cm_id *id)
 	}
 	if (gid_is_loopback(local->gid))
 		return;
-	rc = gsi_get(&cm->gsi, local->gid, local->ifindex, &id->gsi);
+	rc = gsi_get_again(&cm->gsi, local->gid, local->ifindex, LATER_MS - AGAIN_MS, &id->gsi);
 	if (rc)
-		loop_timer_arm(&cm->daemon->loop, &id->again, rc == -EAGAIN ? AGAIN_MS : LATER_MS);
+		try_later(id, rc == -EAGAIN ? AGAIN_MS : LATER_MS);
 	if (!rc || rc == -EAGAIN || id->was_told)
 		return;
 	id->was_told = true;
@@ -164,9 +172,31 @@ static void open_address(struct cm_id *id)
 		strerror(-rc));
 }
 
-static void on_again(struct loop_timer *timer)
+/* One try for each address, however many listen there (gsi_get_again). */
+static void on_listen_again(struct loop_timer *timer)
 {
-	open_address(container_of(timer, struct cm_id, again));
+	struct cm *cm = container_of(timer, struct cm, listen_again);
+	struct list due;
+
+	list_init(&due);
+	while (!list_empty(&cm->deaf)) {
+		struct list *first = cm->deaf.next;
+
+		list_del(first);
+		list_add_tail(&due, first);
+	}
+	while (!list_empty(&due)) {
+		struct cm_id *id = container_of(due.next, struct cm_id, in_deaf);
+
+		list_del(&id->in_deaf);
+		open_address(id);
+	}
+}
+
+void cm_id_init_all(struct cm *cm)
+{
+	list_init(&cm->deaf);
+	loop_timer_init(&cm->listen_again, on_listen_again);
 }
 
 int cm_id_listen(struct cm_id *id, uint32_t backlog, uint32_t flags)

@@ -17,6 +17,7 @@
 #include "cmserver/comm_ids.h"
 #include "event/loop.h"
 
+struct cm;
 struct cm_channel;
 struct cm_client;
 struct cm_connection;
@@ -49,9 +50,8 @@ struct cm_id {
 	unsigned backlog, backlog_left;
 	struct gsi_port
 		*gsi; /* of the address that it listens on; NULL: the wildcard, or not open */
-	struct loop_timer
-		again; /* retries to open the port, which its last user may not have closed yet */
-	bool was_told; /* that it cannot be opened */
+	struct list in_deaf; /* linked while the port of its address cannot be opened */
+	bool was_told;	     /* that it cannot be opened */
 	bool listens_everywhere;
 	struct list children; /* requests that were not fetched yet */
 
@@ -59,6 +59,9 @@ struct cm_id {
 	struct list in_listener;
 	struct cm_id *listener;
 };
+
+/* At the start of the daemon. */
+void cm_id_init_all(struct cm *cm);
 
 /*
  * The caller saves it. number: 0: a new one. 0; -EEXIST, -EINVAL: the number is in use, or invalid;

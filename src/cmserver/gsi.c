@@ -13,6 +13,7 @@
 #include "base/gid.h"
 #include "base/psn.h"
 #include "base/source_port.h"
+#include "ctl/deadline.h"
 #include "daemon/daemon.h"
 #include "daemon/ports.h"
 #include "ibcm/mad.h"
@@ -207,23 +208,49 @@ static void open_sender(struct gsi_port *port)
 	enlarge(port->sender, SO_SNDBUFFORCE, SO_SNDBUF);
 }
 
-int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
-	    struct gsi_port **out)
+/* A reference to the port that is open. NULL: none is. */
+static struct gsi_port *find(struct gsi *gsi, const uint8_t *gid, uint32_t ifindex)
 {
-	struct gsi_port *port;
-	int rc;
 	struct list *m;
 
-	if (!gid_is_link_local(gid))
-		ifindex = 0;
 	list_for_each(m, &gsi->ports) {
-		port = container_of(m, struct gsi_port, in_gsi);
-		if (gsi_ifindex(port) == ifindex && !memcmp(gsi_gid(port), gid, CTL_GID_BYTES)) {
-			*out = gsi_ref(port);
-			return 0;
-		}
+		struct gsi_port *port = container_of(m, struct gsi_port, in_gsi);
+
+		if (gsi_ifindex(port) == ifindex && !memcmp(gsi_gid(port), gid, CTL_GID_BYTES))
+			return gsi_ref(port);
 	}
-	port = calloc(1, sizeof(*port));
+	return NULL;
+}
+
+static struct gsi_failure *find_failure(struct gsi *gsi, const uint8_t *gid, uint32_t ifindex)
+{
+	for (unsigned i = 0; i < GSI_FAILURES; i++) {
+		struct gsi_failure *f = &gsi->failures[i];
+
+		if (f->rc && f->ifindex == ifindex && !memcmp(f->gid, gid, CTL_GID_BYTES))
+			return f;
+	}
+	return NULL;
+}
+
+/* rc 0: the port is open. */
+static void note(struct gsi *gsi, const uint8_t *gid, uint32_t ifindex, int rc)
+{
+	struct gsi_failure *f = find_failure(gsi, gid, ifindex);
+
+	if (!f && !rc)
+		return;
+	if (!f)
+		f = &gsi->failures[gsi->next_failure++ % GSI_FAILURES];
+	*f = (struct gsi_failure){ .ifindex = ifindex, .rc = rc, .when_ns = deadline_now_ns() };
+	memcpy(f->gid, gid, CTL_GID_BYTES);
+}
+
+static int open_port(struct gsi *gsi, const uint8_t *gid, uint32_t ifindex, struct gsi_port **out)
+{
+	struct gsi_port *port = calloc(1, sizeof(*port));
+	int rc;
+
 	if (!port)
 		return -ENOMEM;
 	rc = ports_use_for_daemon(gsi->daemon, gid, ifindex, &port->group);
@@ -243,6 +270,41 @@ int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
 	}
 	*out = port;
 	return 0;
+}
+
+int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
+	    struct gsi_port **out)
+{
+	return gsi_get_again(gsi, gid, ifindex, 0, out);
+}
+
+static bool is_recent(const struct gsi_failure *f, int age_ms)
+{
+	if (f->rc == -EAGAIN && age_ms > GSI_AGAIN_MS)
+		age_ms = GSI_AGAIN_MS;
+	return deadline_now_ns() - f->when_ns < age_ms * INT64_C(1000000);
+}
+
+int gsi_get_again(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int age_ms,
+		  struct gsi_port **out)
+{
+	const struct gsi_failure *f;
+	struct gsi_port *port;
+	int rc;
+
+	if (!gid_is_link_local(gid))
+		ifindex = 0;
+	port = find(gsi, gid, ifindex);
+	if (port) {
+		*out = port;
+		return 0;
+	}
+	f = find_failure(gsi, gid, ifindex);
+	if (f && is_recent(f, age_ms))
+		return f->rc;
+	rc = open_port(gsi, gid, ifindex, out);
+	note(gsi, gid, ifindex, rc);
+	return rc;
 }
 
 struct gsi_port *gsi_ref(struct gsi_port *port)

@@ -32,9 +32,22 @@ struct gsi_counters {
 	uint64_t unknown;      /* a MAD of an unknown kind */
 };
 
+#define GSI_AGAIN_MS 90
+#define GSI_FAILURES 64 /* of the last ones; older ones are tried again */
+
+/* An address whose port could not be opened. */
+struct gsi_failure {
+	uint8_t gid[CTL_GID_BYTES];
+	uint32_t ifindex;
+	int rc; /* 0: none */
+	int64_t when_ns;
+};
+
 struct gsi {
 	struct daemon *daemon;
 	struct list ports;
+	struct gsi_failure failures[GSI_FAILURES];
+	unsigned next_failure;
 	struct gsi_counters counters;
 	/* remote: the GID of the sender. */
 	void (*on_message)(struct gsi *gsi, struct gsi_port *port, const uint8_t *remote,
@@ -51,6 +64,13 @@ void gsi_init(struct gsi *gsi, struct daemon *d,
  */
 int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
 	    struct gsi_port **out);
+/*
+ * The same for those who try from time to time. An attempt takes a millisecond or two: what failed
+ * for the address in the last age_ms (-EAGAIN: GSI_AGAIN_MS) is not tried again, and gives the same
+ * error.
+ */
+int gsi_get_again(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int age_ms,
+		  struct gsi_port **out);
 struct gsi_port *gsi_ref(struct gsi_port *port);
 
 /* Closes the port with the last reference. NULL is allowed. */

@@ -71,6 +71,8 @@ struct daemon {
 	struct loop_timer send_again;  /* armed while there are any */
 	struct client *by_slot[CTL_SLOT_MAX + 1];
 	uint64_t slot_uids[CTL_SLOT_MAX + 1]; /* last user, plus 1; 0: none yet (daemon/slots.h) */
+	uint64_t away_turn; /* of the loop, in which is_any_away was found out (slot_token.h) */
+	bool is_any_away;
 	struct counts counts;
 	struct list memberships; /* of all multicast groups */
 	struct list port_groups;

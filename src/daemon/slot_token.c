@@ -24,7 +24,7 @@ bool slot_token_is_held(struct daemon *d, unsigned slot)
 	return held;
 }
 
-bool slot_token_any_away(struct daemon *d)
+static bool any_away(struct daemon *d)
 {
 	int fd = token_make_socket();
 	bool away = false;
@@ -36,4 +36,12 @@ bool slot_token_any_away(struct daemon *d)
 	if (fd >= 0)
 		close(fd);
 	return away;
+}
+
+bool slot_token_any_away(struct daemon *d)
+{
+	if (d->away_turn != d->loop.turn)
+		d->is_any_away = any_away(d);
+	d->away_turn = d->loop.turn;
+	return d->is_any_away;
 }

@@ -21,7 +21,7 @@ bool slot_token_answers(struct daemon *d, int fd, unsigned slot);
 
 /*
  * A process lives that has a slot from an earlier daemon and has not returned. Probes all names, so
- * only for failures.
+ * only for failures, and once in a turn of the loop.
  */
 bool slot_token_any_away(struct daemon *d);
 

@@ -14,6 +14,7 @@ int loop_init(struct loop *l)
 {
 	list_init(&l->timers);
 	l->deferred = NULL;
+	l->turn = 1;
 	l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	return l->epoll_fd < 0 ? -errno : 0;
 }
@@ -124,4 +125,5 @@ void loop_turn(struct loop *l)
 	}
 	expire_timers(l);
 	free_deferred(l);
+	l->turn++;
 }

@@ -37,6 +37,7 @@ struct loop {
 	int epoll_fd;
 	struct list timers; /* armed, in no order: there are few */
 	struct loop_deferred_free *deferred;
+	uint64_t turn; /* their number */
 };
 
 int loop_init(struct loop *l);

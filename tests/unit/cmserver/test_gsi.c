@@ -38,11 +38,13 @@
 #define FIRST_PORT   49152
 
 static struct daemon d;
-static struct loop_source *watched[2];
-static struct fdref fdrefs[2];
-static struct port_group groups[2];
+static struct loop_source *watched[3];
+static struct fdref fdrefs[3];
+static struct port_group groups[3];
 static unsigned group_count;
 static unsigned messages;
+static unsigned tries; /* to open a port, */
+static int error;      /* which has to fail with this */
 
 int loop_watch(struct loop *loop, int fd, uint32_t events, struct loop_source *source)
 {
@@ -62,8 +64,12 @@ int ports_use_for_daemon(struct daemon *daemon, const uint8_t gid[CTL_GID_BYTES]
 			 struct port_group **out)
 {
 	struct port_group *g = &groups[group_count];
-	int fd = net_bind(gid, CTL_UDP_PORT), on = 1;
+	int fd, on = 1;
 
+	tries++;
+	if (error)
+		return error;
+	fd = net_bind(gid, CTL_UDP_PORT);
 	assert_true(fd >= 0);
 	setsockopt(fd, IPPROTO_UDP, UDP_GRO, &on, sizeof(on)); /* port_group.c */
 	memcpy(g->gid, gid, sizeof(g->gid));
@@ -183,9 +189,56 @@ static void gso_batches_are_taken_apart(void **state)
 	gsi_put(b);
 }
 
+static void rest(int ms)
+{
+	usleep((useconds_t)ms * 1000);
+}
+
+/* Many listeners on an address whose port is taken: one of them tries. */
+static void a_failure_serves_all(void **state)
+{
+	static const int errors[] = { -EADDRINUSE, -EAGAIN };
+	uint8_t gid[CTL_GID_BYTES] = { [10] = 0xff, [11] = 0xff, 127, 0, 0, 9 };
+	struct gsi_port *port;
+	struct gsi gsi;
+
+	gsi_init(&gsi, &d, on_message);
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		tries = 0;
+		gid[15]++;
+		error = errors[i];
+		for (int n = 0; n < 100; n++)
+			assert_int_equal(gsi_get_again(&gsi, gid, 0, 10000, &port), error);
+		assert_int_equal(tries, 1);
+		/* Who does not come again tries always. */
+		assert_int_equal(gsi_get(&gsi, gid, 0, &port), error);
+		assert_int_equal(tries, 2);
+		/* Another address is another matter. */
+		gid[15]++;
+		assert_int_equal(gsi_get_again(&gsi, gid, 0, 10000, &port), error);
+		assert_int_equal(tries, 3);
+	}
+	/* -EAGAIN is for a moment. */
+	rest(GSI_AGAIN_MS + 10);
+	assert_int_equal(gsi_get_again(&gsi, gid, 0, 10000, &port), -EAGAIN);
+	assert_int_equal(tries, 4);
+	rest(50);
+	assert_int_equal(gsi_get_again(&gsi, gid, 0, 20, &port), -EAGAIN);
+	assert_int_equal(tries, 5);
+	error = 0;
+	assert_int_equal(gsi_get(&gsi, gid, 0, &port), 0);
+	assert_int_equal(gsi_get_again(&gsi, gid, 0, 10000, &port), 0);
+	assert_int_equal(tries, 6);
+	gsi_put(port);
+	gsi_put(port);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(gso_batches_are_taken_apart) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gso_batches_are_taken_apart),
+		cmocka_unit_test(a_failure_serves_all),
+	};
 
 	if (!net_init()) {
 		printf("skipped: no network namespaces\n");
