@@ -32,10 +32,9 @@ static void explain_refusal(const struct ctl_welcome *w, char *why, size_t why_l
 		break;
 	case EDQUOT:
 		snprintf(why, why_len,
-			 "verbatimd (pid %d) has no slot left for this user: as many of the %u are "
-			 "its "
-			 "own as are free for others; end some of its processes",
-			 (int)w->pid, CTL_SLOT_MAX);
+			 "verbatimd (pid %d) has no slot or no descriptor left for this user: as "
+			 "many are its own as are free for others; end some of its processes",
+			 (int)w->pid);
 		break;
 	case EMFILE:
 	case ENFILE:

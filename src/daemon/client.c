@@ -241,8 +241,11 @@ int client_create(struct daemon *d, int sock, const struct ucred *peer)
 	list_init(&c->in_refused);
 	list_init(&c->in_silent);
 	list_init(&c->memberships);
-	rc = loop_watch(&d->loop, sock, EPOLLIN, &c->on_socket);
+	c->user = users_add(&d->users, c->uid);
+	rc = c->user ? loop_watch(&d->loop, sock, EPOLLIN, &c->on_socket) : -ENOMEM;
 	if (rc) {
+		if (c->user)
+			users_drop(c->user);
 		free(c);
 		return rc;
 	}
@@ -260,6 +263,7 @@ void client_set_role(struct client *c, enum client_role role)
 void client_init_all(struct daemon *d)
 {
 	list_init(&d->clients);
+	users_init(&d->users);
 	list_init(&d->disconnecting);
 	list_init(&d->refused);
 	list_init(&d->silent);
@@ -279,6 +283,7 @@ static void destroy(struct client *c)
 	}
 	loop_forget(&c->daemon->loop, c->sock);
 	close_pool_hang_up(c->uid, c->sock);
+	users_drop(c->user);
 	fdref_put(c->arena);
 	fdref_put(c->wake);
 	fdref_put(c->heap);

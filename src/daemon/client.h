@@ -50,6 +50,7 @@ struct client {
 	struct send_queue send_queue;
 	struct list in_refused;	  /* linked while the kernel refuses to send what is first there, */
 	int64_t refused_until_ns; /* until then; 0: it does not */
+	struct user *user;	  /* which counts it */
 	pid_t pid;		  /* 0: in a pid namespace that the daemon does not see */
 	uid_t uid;
 

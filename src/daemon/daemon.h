@@ -18,6 +18,7 @@
 #include "ctl/sockname.h"
 #include "daemon/idle_exit.h"
 #include "daemon/listen.h"
+#include "daemon/users.h"
 #include "event/loop.h"
 
 struct client;
@@ -63,7 +64,8 @@ struct daemon {
 	struct idle_exit idle_exit;
 	bool ended;
 	const struct client_hooks *hooks;
-	struct list clients;	       /* all connections, also of observers and before HELLO */
+	struct list clients; /* all connections, also of observers and before HELLO */
+	struct users users;
 	struct list disconnecting;     /* to be freed at the end of this turn */
 	struct list silent;	       /* before their first message, oldest first */
 	struct loop_timer hello_timer; /* for the first of them */

@@ -59,6 +59,8 @@ static int admit(struct daemon *d, int sock, const struct ucred *peer)
 {
 	if (d->scope == DAEMON_OF_USER && peer->uid != d->uid)
 		return -EACCES;
+	if (d->scope == DAEMON_OF_SYSTEM && users_has_share(&d->users, peer->uid, sock))
+		return -EDQUOT;
 	return close_pool_is_behind(peer->uid) ? -EMFILE : client_create(d, sock, peer);
 }
 

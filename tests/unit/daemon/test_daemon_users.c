@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "ctl/control.h"
+#include "ctl/fdmsg.h"
 
 static const uint8_t group[CTL_MGID_BYTES] = { 0xff, 0x0e, 9 };
 
@@ -395,6 +396,62 @@ static void test_a_user_has_a_share(void **state)
 	check_share(be_greedy_for_tokens);
 }
 
+/* A connection that only observes. The status of its WELCOME. */
+static int observe(void)
+{
+	struct ctl_observe ask = {
+		.greeting = { .header = { .type = CTL_OBSERVE, .seq = 1 },
+			      .magic = CTL_MAGIC,
+			      .version = CTL_VERSION },
+	};
+	int sock = call_system(), rc;
+	struct fdmsg m;
+
+	rc = fdmsg_send(sock, &ask, sizeof(ask), NULL, 0);
+	CHECK(!rc || rc == -EPIPE);
+	CHECK(!fdmsg_wait(sock, INT64_MAX, &m));
+	return m.body.welcome.status;
+}
+
+#define DESCRIPTORS 1000
+
+/* Has as many connections as this user may, says how many, and stays. */
+static void be_greedy_for_connections(int fd)
+{
+	uint64_t count = 0;
+	int status;
+
+	become_user(20001);
+	while (!(status = observe()))
+		CHECK(++count < DESCRIPTORS);
+	CHECK(status == EDQUOT);
+	say(fd, count);
+	hear(fd);
+}
+
+/* Nor all descriptors. */
+static void test_a_user_has_a_share_of_connections(void **state)
+{
+	struct rlimit few = { DESCRIPTORS, 2 * DESCRIPTORS };
+	struct worker greedy, other;
+	uint64_t count;
+	pid_t daemon;
+
+	need_root();
+	daemon = start_system_daemon();
+	CHECK(!prlimit(daemon, RLIMIT_NOFILE, &few, NULL));
+	worker_start(&greedy, be_greedy_for_connections);
+	count = hear(greedy.fd);
+	CHECK(count > DESCRIPTORS / 4 && count <= DESCRIPTORS / 2);
+	worker_start(&other, as_another_user);
+	hear(other.fd);
+	CHECK((pid_t)hear(other.fd) == daemon);
+	CHECK(observe() == 0);
+	worker_kill(&other);
+	worker_kill(&greedy);
+	stop_system_daemon(daemon, SIGTERM);
+}
+
 /* Has UDP ports of as many addresses as this user may begin, says how many, and stays. */
 static void be_greedy_for_addresses(int fd)
 {
@@ -484,6 +541,7 @@ int main(void)
 		TEST(test_port_of_each),
 		TEST(test_many_come_to_a_stopped_daemon),
 		TEST(test_a_user_has_a_share),
+		TEST(test_a_user_has_a_share_of_connections),
 		TEST(test_a_user_has_a_share_of_addresses),
 		TEST(test_stranger_is_refused),
 		TEST(test_a_stranger_cannot_lock_the_daemon_out),
