@@ -26,12 +26,16 @@ struct ctl_peer_info {
 };
 
 enum ctl_notice_kind {
-	CTL_LINK,	   /* peer: a link that the peer asked for, or ctl_peer_ask did */
-	CTL_NO_PEER,	   /* peer.slot: ctl_peer_ask asked for it, and no link can be had */
-	CTL_DEATH,	   /* peer.slot, peer.pid: a linked process is gone; descriptors are -1 */
-	CTL_MCAST_CHANGED, /* mgid: a process of this user came or went as a member */
-	CTL_MEMBERS,	   /* question, members: the answer to ctl_mcast_ask */
-	CTL_PORT_OPEN,	   /* port: the answer to ctl_port_ask */
+	CTL_LINK,    /* peer: a link that the peer asked for, or ctl_peer_ask did */
+	CTL_NO_PEER, /* peer.slot: ctl_peer_ask asked for it, and no link can be had */
+	CTL_DEATH,   /* peer.slot, peer.pid: a linked process is gone; descriptors are -1 */
+	/*
+	 * mgid: a process of this user came or went as a member; while this process did not take
+	 * its notices, of other groups, too
+	 */
+	CTL_MCAST_CHANGED,
+	CTL_MEMBERS,   /* question, members: the answer to ctl_mcast_ask */
+	CTL_PORT_OPEN, /* port: the answer to ctl_port_ask */
 };
 
 /* As of ctl_port. The descriptor is the receiver's to close. */

@@ -87,10 +87,11 @@ int client_post(struct client *c, const void *message, size_t len, struct fdref 
 	return 0;
 }
 
-void client_post_once(struct client *c, const void *message, size_t len)
+void client_post_change(struct client *c, const void *message, size_t len)
 {
-	if (!send_queue_holds(&c->send_queue, message, len))
-		client_post(c, message, len, NULL, 0);
+	if (c->change_waits || client_post(c, message, len, NULL, 0))
+		return;
+	c->change_waits = c->send_queue.count != 0;
 }
 
 static void receive(struct client *c)
@@ -143,6 +144,9 @@ static void send_queued(struct client *c)
 	unsigned before = c->send_queue.count;
 	int rc = send_queue_on_writable(&c->send_queue, c->sock);
 
+	/* Maybe it was sent; else the next one waits beside it. */
+	if (c->send_queue.count < before)
+		c->change_waits = false;
 	if (c->send_queue.count < before || !fdmsg_is_delayed(rc))
 		c->refused_until_ns = 0;
 	if (fdmsg_is_delayed(rc) &&

@@ -50,6 +50,7 @@ struct client {
 	struct send_queue send_queue;
 	struct list in_refused;	  /* linked while the kernel refuses to send what is first there, */
 	int64_t refused_until_ns; /* until then; 0: it does not */
+	bool change_waits;	  /* a notice of client_post_change is in the send queue */
 	struct user *user;	  /* which counts it */
 	pid_t pid;		  /* 0: in a pid namespace that the daemon does not see */
 	uid_t uid;
@@ -117,8 +118,8 @@ void client_set_role(struct client *c, enum client_role role);
 int client_post(struct client *c, const void *message, size_t len, struct fdref *const *fds,
 		unsigned fd_count);
 
-/* The same, unless an equal message waits in the queue already. */
-void client_post_once(struct client *c, const void *message, size_t len);
+/* The same with a notice that says no more than the last one of its kind, unless that waits yet. */
+void client_post_change(struct client *c, const void *message, size_t len);
 
 /*
  * Disconnects the client at the end of this turn. reason: for the log, NULL if it left by itself.

@@ -61,7 +61,7 @@ static void notify_change(struct client *cause, const uint8_t *mgid)
 		struct client *c = cause->daemon->by_slot[slot];
 
 		if (c && c->uid == cause->uid)
-			client_post_once(c, &notice, sizeof(notice));
+			client_post_change(c, &notice, sizeof(notice));
 	}
 }
 

@@ -96,16 +96,3 @@ int send_queue_on_writable(struct send_queue *q, int sock)
 	}
 	return 0;
 }
-
-bool send_queue_holds(const struct send_queue *q, const void *message, size_t len)
-{
-	struct list *at;
-
-	list_for_each(at, &q->messages) {
-		const struct queued *m = container_of(at, struct queued, in_send_queue);
-
-		if (m->len == len && !memcmp(&m->body, message, len))
-			return true;
-	}
-	return false;
-}

@@ -47,7 +47,4 @@ int send_queue_post(struct send_queue *q, int sock, const void *message, size_t 
  */
 int send_queue_on_writable(struct send_queue *q, int sock);
 
-/* Whether these very bytes are queued already. */
-bool send_queue_holds(const struct send_queue *q, const void *message, size_t len);
-
 #endif
