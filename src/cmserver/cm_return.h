@@ -15,8 +15,8 @@
  * before that is lost, so it is repeated once the port is open.
  *
  * A process may be stopped, and return much later. Connections with it on this host stay until its
- * token is gone: then the process has ended (cm_connection_end_orphan). Until then a message for a
- * connection that is not here gets no answer.
+ * token is gone: then the process has ended (cm_connection_end_orphan). For the first while
+ * (cm_sessions_expects) a message for a connection that is not here gets no answer.
  *
  * Owner: the daemon's one thread.
  */

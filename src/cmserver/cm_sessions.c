@@ -74,6 +74,7 @@ void cm_sessions_add(struct cm_sessions *s, uint32_t session)
 {
 	uint32_t *larger;
 
+	s->expects_ns = deadline_in_ms(CM_SESSIONS_LATE_MS);
 	/* Without a directory any process can make such names: hence the limit. */
 	if (s->away_count >= AWAY_MAX)
 		return;
@@ -122,7 +123,7 @@ bool cm_sessions_is_away(const struct cm_sessions *s, uint32_t session)
 
 bool cm_sessions_expects(const struct cm_sessions *s)
 {
-	return s->away_count || !s->is_over;
+	return !s->is_over || (s->away_count && deadline_now_ns() < s->expects_ns);
 }
 
 void cm_sessions_on_return(struct cm_sessions *s, uint32_t session)

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #define CM_SESSIONS_WAIT_MS 400
+#define CM_SESSIONS_LATE_MS 30000
 
 struct daemon;
 
@@ -25,8 +26,9 @@ struct cm_sessions {
 	struct daemon *daemon;
 	uint32_t *away;
 	unsigned away_count;
-	int64_t over_ns; /* when the wait for them ends at the latest */
-	bool is_over;	 /* the wait has ended; BEGIN is answered */
+	int64_t expects_ns; /* until when messages for them may be repeated */
+	int64_t over_ns;    /* when the wait for them ends at the latest */
+	bool is_over;	    /* the wait has ended; BEGIN is answered */
 };
 
 /* Finds the sessions that may return. If there are any the wait begins, else it is over. */
@@ -49,7 +51,11 @@ void cm_sessions_add(struct cm_sessions *s, uint32_t session);
 
 bool cm_sessions_is_away(const struct cm_sessions *s, uint32_t session);
 
-/* Messages may be for a process that has not returned yet. */
+/*
+ * Messages may be for a process that has not returned yet. Not for ever: one that is stopped, or
+ * calls nothing any more, may never return, and others wait for answers meanwhile. It may return
+ * even later.
+ */
 bool cm_sessions_expects(const struct cm_sessions *s);
 
 /* The session has returned. */
