@@ -84,6 +84,7 @@ int cm_init(struct daemon *d)
 	gsi_init(&cm->gsi, d, cm_dispatch_on_mad);
 	cm_interfaces_init(&cm->interfaces, &cm->gsi, &d->loop, on_addresses);
 	list_init(&cm->in_flight);
+	list_init(&cm->portless);
 	cm_id_init_all(cm);
 	rc = init_tables(cm);
 	if (!rc)

@@ -148,6 +148,7 @@ struct cm_connection *cm_connection_create(struct cm_id *id, const struct cm_ori
 	memcpy(c->remote_gid, o->remote, sizeof(c->remote_gid));
 	c->ifindex = o->ifindex;
 	c->gsi = o->gsi ? gsi_ref(o->gsi) : NULL;
+	list_init(&c->in_portless);
 	table_entry_init(&c->by_remote);
 	table_entry_init(&c->by_qp);
 	connection_init(&c->end, &env, c->comm_id.value);
@@ -162,6 +163,7 @@ void cm_connection_destroy(struct cm_connection *c)
 		c->id->connection = NULL;
 		cm_connection_save_id(c->id);
 	}
+	list_del(&c->in_portless);
 	cm_timers_set(&c->cm->timers, &c->timer, 0);
 	table_remove(&c->cm->by_remote, &c->by_remote);
 	table_remove(&c->cm->by_qp, &c->by_qp);
@@ -379,7 +381,11 @@ bool cm_connection_open_port(struct cm_connection *c)
 {
 	if (!c->is_local && !c->gsi)
 		gsi_get_again(&c->cm->gsi, c->local_gid, c->ifindex, GSI_AGAIN_MS, &c->gsi);
-	return c->is_local || c->gsi;
+	list_del(&c->in_portless);
+	if (c->is_local || c->gsi)
+		return true;
+	list_add_tail(&c->cm->portless, &c->in_portless);
+	return false;
 }
 
 /* In these states a connection on this host has another end here, too. */
@@ -423,6 +429,28 @@ void cm_connection_visit_all(struct cm *cm, void (*visit)(struct cm_connection *
 	for (size_t i = 0; i < all->bucket_count; i++) {
 		list_for_each_safe(m, after, &all->buckets[i])
 			visit(container_of(m, struct cm_connection, comm_id.entry.in_bucket));
+	}
+}
+
+void cm_connection_visit_portless(struct cm *cm, void (*visit)(struct cm_connection *c))
+{
+	struct list due;
+
+	list_init(&due);
+	while (!list_empty(&cm->portless)) {
+		struct list *first = cm->portless.next;
+
+		list_del(first);
+		list_add_tail(&due, first);
+	}
+	while (!list_empty(&due)) {
+		struct cm_connection *c = container_of(due.next, struct cm_connection, in_portless);
+
+		/* It may stay without a port, or be visited no more: then it is in the list again.
+		 */
+		list_del(&c->in_portless);
+		list_add_tail(&cm->portless, &c->in_portless);
+		visit(c);
 	}
 }
 

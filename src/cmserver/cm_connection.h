@@ -46,7 +46,8 @@ struct cm_connection {
 	bool is_unverified; /* known only from the store of another user's process */
 	uint8_t local_gid[CTL_GID_BYTES], remote_gid[CTL_GID_BYTES];
 	uint32_t ifindex;
-	struct gsi_port *gsi; /* unless is_local */
+	struct gsi_port *gsi;	 /* unless is_local */
+	struct list in_portless; /* linked while its port could not be opened */
 	struct timer_heap_entry timer;
 };
 
@@ -112,6 +113,9 @@ void cm_connection_resume(struct cm_connection *c);
  * disconnected.
  */
 void cm_connection_end_orphan(struct cm_connection *c);
+
+/* The same with those that lack a port (cm->portless). */
+void cm_connection_visit_portless(struct cm *cm, void (*visit)(struct cm_connection *c));
 
 /* visit may free the connection that it is called with, and no other. */
 void cm_connection_visit_all(struct cm *cm, void (*visit)(struct cm_connection *c));

@@ -24,7 +24,7 @@
 
 struct cm_return {
 	struct cm *cm;
-	bool lacks_port;		    /* a connection with another host has no port yet */
+	bool was_away; /* sessions were away since the last look at all connections */
 	struct cm_place lacked[LACKED_MAX]; /* in the last try */
 	unsigned lacked_count;
 	struct loop_timer look;
@@ -50,12 +50,8 @@ static void open_port(struct cm_connection *c)
 	struct cm_return *r = c->cm->returning;
 	struct cm_place *p;
 
-	if (c->is_local || c->gsi)
+	if (was_tried(r, c))
 		return;
-	if (was_tried(r, c)) {
-		r->lacks_port = true;
-		return;
-	}
 	if (cm_connection_open_port(c)) {
 		/*
 		 * Until the wait is over, an identifier's connection has sent nothing; finish()
@@ -65,7 +61,6 @@ static void open_port(struct cm_connection *c)
 			cm_connection_resume(c);
 		return;
 	}
-	r->lacks_port = true;
 	p = &r->lacked[r->lacked_count++];
 	memcpy(p->gid, c->local_gid, sizeof(p->gid));
 	p->ifindex = c->ifindex;
@@ -73,9 +68,8 @@ static void open_port(struct cm_connection *c)
 
 static void open_ports(struct cm_return *r)
 {
-	r->lacks_port = false;
 	r->lacked_count = 0;
-	cm_connection_visit_all(r->cm, open_port);
+	cm_connection_visit_portless(r->cm, open_port);
 }
 
 /*
@@ -125,19 +119,39 @@ static void finish(struct cm_return *r)
 	}
 }
 
-static void look(struct cm_return *r)
+/*
+ * Connections whose other end is gone. Once no session is away any more that may be any; a session
+ * that returns later brings its own.
+ */
+static void end_orphans(struct cm_return *r, struct cm_client *cc)
+{
+	struct list *m;
+
+	if (r->was_away) {
+		r->was_away = false;
+		cm_connection_visit_all(r->cm, cm_connection_end_orphan);
+	} else if (cc) {
+		list_for_each(m, &cc->ids) {
+			struct cm_id *id = container_of(m, struct cm_id, in_client);
+
+			if (id->connection)
+				cm_connection_end_orphan(id->connection);
+		}
+	}
+	cm_dispatch_deliver(r->cm);
+}
+
+/* cc: the session that has just returned; NULL: none. */
+static void look(struct cm_return *r, struct cm_client *cc)
 {
 	const struct cm_sessions *s = &r->cm->sessions;
 
 	if (!s->is_over && (!s->away_count || s->over_ns <= deadline_now_ns()))
 		finish(r);
-	if (r->lacks_port)
-		open_ports(r);
-	if (!s->away_count) {
-		cm_connection_visit_all(r->cm, cm_connection_end_orphan);
-		cm_dispatch_deliver(r->cm);
-	}
-	if (s->away_count || r->lacks_port)
+	open_ports(r);
+	if (!s->away_count)
+		end_orphans(r, cc);
+	if (s->away_count || !list_empty(&r->cm->portless))
 		loop_timer_arm(&r->cm->daemon->loop, &r->look, LOOK_MS);
 	else
 		loop_timer_disarm(&r->look);
@@ -148,7 +162,7 @@ static void on_look(struct loop_timer *timer)
 	struct cm_return *r = container_of(timer, struct cm_return, look);
 
 	cm_sessions_drop_ended(&r->cm->sessions);
-	look(r);
+	look(r, NULL);
 }
 
 int cm_return_create(struct cm *cm)
@@ -158,6 +172,7 @@ int cm_return_create(struct cm *cm)
 	if (!r)
 		return -ENOMEM;
 	r->cm = cm;
+	r->was_away = cm->sessions.away_count != 0;
 	loop_timer_init(&r->look, on_look);
 	if (!cm->sessions.is_over)
 		loop_timer_arm(&cm->daemon->loop, &r->look, LOOK_MS);
@@ -168,6 +183,7 @@ int cm_return_create(struct cm *cm)
 void cm_return_expect(struct cm_return *r, uint32_t session)
 {
 	cm_sessions_add(&r->cm->sessions, session);
+	r->was_away = true;
 	loop_timer_arm(&r->cm->daemon->loop, &r->look, LOOK_MS);
 }
 
@@ -195,7 +211,6 @@ void cm_return_on_begin(struct client *c, struct fdmsg *m)
 		cm_restore(cc, ask->value);
 		cm_sessions_on_return(&cc->cm->sessions, cc->session);
 		cm_pending_on_listen(cc->cm); /* requests that came before its listeners */
-		r->lacks_port = true;
 	}
 	if (cc->cm->sessions.is_over) {
 		resume(cc);
@@ -203,5 +218,5 @@ void cm_return_on_begin(struct client *c, struct fdmsg *m)
 		answer(cc);
 	}
 	if (cc->returns)
-		look(r);
+		look(r, cc);
 }

@@ -38,7 +38,8 @@ struct cm {
 	struct cm_interfaces interfaces;
 	struct list deaf; /* listeners on an address whose port cannot be opened now, */
 	struct loop_timer listen_again; /* armed while there are any */
-	struct list in_flight;		/* messages between ends on this host */
+	struct list portless;  /* restored connections that lack the port of their address */
+	struct list in_flight; /* messages between ends on this host */
 	struct cm_sessions sessions;
 	struct cm_pending *pending;  /* requests that wait for a listener */
 	struct cm_return *returning; /* the wait for the processes of an earlier daemon */
