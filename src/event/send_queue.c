@@ -78,7 +78,7 @@ int send_queue_post(struct send_queue *q, int sock, const void *message, size_t 
 	if (list_empty(&q->messages)) {
 		int rc = send_now(sock, message, len, fds, fd_count);
 
-		if (rc != -EAGAIN)
+		if (!fdmsg_is_delayed(rc) || rc == -ETOOMANYREFS)
 			return rc;
 	}
 	return queue(q, message, len, fds, fd_count);

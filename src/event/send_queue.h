@@ -34,9 +34,9 @@ void send_queue_init(struct send_queue *q);
 void send_queue_fini(struct send_queue *q);
 
 /*
- * Sends at once, or queues if the socket is full; takes its own references. 0; -ENOBUFS: too much
- * is queued; -ETOOMANYREFS: too many descriptors are under way, nothing was sent or queued;
- * another -errno: the client is gone.
+ * Sends at once, or queues if the socket is full or the kernel short of memory; takes its own
+ * references. 0; -ENOBUFS: too much is queued; -ETOOMANYREFS: too many descriptors are under way,
+ * nothing was sent or queued; another -errno: the client is gone.
  */
 int send_queue_post(struct send_queue *q, int sock, const void *message, size_t len,
 		    struct fdref *const *fds, unsigned fd_count);

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-/* Connections that say nothing: they end in time, and cost one timer together. */
+/*
+ * Connections that say nothing: they end in time, and cost one timer together. Messages that the
+ * kernel refuses to send: they wait, but not for ever.
+ */
 #include "daemon/client.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,6 +32,28 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *t)
 
 	t->tv_sec += later_s;
 	return rc;
+}
+
+static int refusals[4]; /* errnos of the next calls of sendmsg; 0: none */
+static unsigned refused;
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *m, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	if (refused < sizeof(refusals) / sizeof(refusals[0]) && refusals[refused]) {
+		errno = refusals[refused++];
+		return -1;
+	}
+	return __real_sendmsg(fd, m, flags);
+}
+
+static void refuse_next(int first, int next, int last)
+{
+	refusals[0] = first;
+	refusals[1] = next;
+	refusals[2] = last;
+	refused = 0;
 }
 
 static const char *on_message(struct client *c, struct fdmsg *m)
@@ -148,11 +174,64 @@ static void test_each_has_its_time(void **state)
 		close(others[i]);
 }
 
+static struct client *the_client(void)
+{
+	return container_of(d.clients.next, struct client, in_daemon);
+}
+
+static bool has_message(int fd)
+{
+	char bytes[16];
+
+	return recv(fd, bytes, sizeof(bytes), 0) > 0;
+}
+
+static void test_refused_messages_wait(void **state)
+{
+	static const int rows[][3] = {
+		{ ENOBUFS, ENOBUFS, ENOMEM },
+		{ EAGAIN, ETOOMANYREFS, ETOOMANYREFS },
+	};
+
+	connect_one(0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		refuse_next(rows[i][0], rows[i][1], rows[i][2]);
+		assert_int_equal(client_post(the_client(), "one", 3, NULL, 0), 0);
+		assert_int_equal(client_post(the_client(), "two", 3, NULL, 0), 0);
+		for (int turns = 0; turns < 1000 && refused < 3; turns++) {
+			usleep(1000);
+			turn();
+		}
+		assert_int_equal(refused, 3);
+		for (int turns = 0; turns < 1000 && !has_message(others[0]); turns++) {
+			usleep(1000);
+			turn();
+		}
+		turn();
+		assert_true(has_message(others[0]) && !has_message(others[0]));
+		assert_true(list_empty(&d.refused));
+	}
+	/* Nothing was queued, and the caller knows it. */
+	refuse_next(ETOOMANYREFS, 0, 0);
+	assert_int_equal(client_post(the_client(), "one", 3, NULL, 0), -ETOOMANYREFS);
+	/* What is refused for ever does not hold up the rest for ever. */
+	refuse_next(EAGAIN, ETOOMANYREFS, ETOOMANYREFS);
+	refusals[3] = ETOOMANYREFS;
+	assert_int_equal(client_post(the_client(), "one", 3, NULL, 0), 0);
+	turn();
+	later_s = 3;
+	turn();
+	assert_int_equal(ended, 1);
+	refusals[3] = 0;
+	close(others[0]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_silent_ones_have_one_timer, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_each_has_its_time, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_refused_messages_wait, setup, teardown),
 	};
 
 	return cmocka_run_group_tests_name("daemon client", tests, NULL, NULL);
