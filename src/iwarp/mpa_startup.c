@@ -31,8 +31,8 @@
 #define ORD_WRITE	  0x8000
 #define ORD_READ	  0x4000
 
-static const char request_key[KEY_BYTES] = "MPA ID Req Frame";
-static const char reply_key[KEY_BYTES] = "MPA ID Rep Frame";
+static const char request_key[KEY_BYTES + 1] = "MPA ID Req Frame";
+static const char reply_key[KEY_BYTES + 1] = "MPA ID Rep Frame";
 
 static uint16_t least(uint16_t a, uint16_t b)
 {
