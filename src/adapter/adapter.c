@@ -37,6 +37,7 @@
 #include "memory/bounce.h"
 #include "memory/hazard.h"
 #include "memory/migrate.h"
+#include "memory/oneself.h"
 #include "netdev/device.h"
 #include "netdev/neighbour.h"
 #include "object/live_object.h"
@@ -258,7 +259,8 @@ static void in_child(void)
 	live_object_reset_after_fork();
 	pd_reset_after_fork();
 	qp_table_reset_after_fork(); /* a child that had no adapter has its parent's QPs */
-	bounce_reset_after_fork();   /* a start that failed has left them */
+	oneself_reset_after_fork();
+	bounce_reset_after_fork(); /* a start that failed has left them */
 	if (!running)
 		return;
 	running = progress_running = false;

@@ -41,7 +41,7 @@ static void set_leaf(struct sockname_space *space, const char *name)
 {
 	struct stat net;
 
-	if (stat("/proc/self/ns/net", &net) < 0 || strchr(name, '/'))
+	if (stat("/proc/thread-self/ns/net", &net) < 0 || strchr(name, '/'))
 		return;
 	snprintf(space->leaf, sizeof(space->leaf), "%ju%s%s", (uintmax_t)net.st_ino,
 		 *name ? "." : "", name);

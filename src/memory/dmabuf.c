@@ -18,10 +18,10 @@
 
 static bool is_dmabuf(int fd)
 {
-	char path[32], name[sizeof(NAME)];
+	char path[48], name[sizeof(NAME)];
 	ssize_t length;
 
-	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	snprintf(path, sizeof(path), "/proc/thread-self/fd/%d", fd);
 	length = readlink(path, name, sizeof(name) - 1);
 	return length == sizeof(NAME) - 1 && !memcmp(name, NAME, sizeof(NAME) - 1);
 }

@@ -66,7 +66,7 @@ static bool parse(const char *line, struct mapping *out)
 
 int maps_visit(bool (*visit)(const struct mapping *mapping, void *arg), void *arg)
 {
-	int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+	int fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
 	char buffer[BUFFER_BYTES + 1];
 	size_t filled = 0;
 	bool tail = false; /* in the rest of a line that was longer than the buffer */

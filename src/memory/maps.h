@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Maps - the mappings of this process, from /proc/self/maps.
+ * Maps - the mappings of this process, from /proc/thread-self/maps: /proc/self is the process's
+ * first thread, and its files are empty once that has ended (pthread_exit in main).
  *
  * Any thread. Takes no locks and calls no allocator: it runs while pages that may be the
  * allocator's are guarded (memory/guard.h), and beside a fork.

@@ -17,15 +17,15 @@
 #include "memory/imported.h"
 #include "memory/key.h"
 #include "memory/migrate.h"
+#include "memory/oneself.h"
 #include "memory/pin.h"
 
 static uint32_t own_slot;
-static pid_t own_pid;
 
 void memory_init(uint32_t slot)
 {
 	own_slot = slot;
-	own_pid = getpid();
+	oneself_init();
 	bounce_init();
 }
 
@@ -61,11 +61,6 @@ static void order_target(struct iovec target[2], uint64_t to, size_t bytes)
 	target[1] = (struct iovec){ (void *)(uintptr_t)(to + body), bytes - body };
 }
 
-/*
- * The kernel copies on our own PID and finds bad addresses. A raw system call,
- * because sanitizers intercept the function: programs order a peer's accesses with their own by
- * messages, and a sanitizer sees one program only.
- */
 static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 {
 	struct iovec source = { (void *)(uintptr_t)from, bytes };
@@ -75,8 +70,7 @@ static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 	if (!bytes)
 		return 0;
 	order_target(target, to, bytes);
-	/* flags as a long: syscall() loads all 8 bytes, which are on the stack */
-	n = syscall(SYS_process_vm_readv, own_pid, target, 2L, &source, 1L, 0L);
+	n = oneself_read(target, 2, &source, 1);
 	if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
 		/* seccomp forbids the call: then a bad address raises a signal */
 		memory_copy_ordered((void *)(uintptr_t)to, (const void *)(uintptr_t)from, bytes);
@@ -87,7 +81,7 @@ static int copy_by_kernel(uint64_t to, uint64_t from, size_t bytes)
 }
 
 /*
- * The same from pieces. The kernel looks up the pages at `to` in advance, so the userfaultfd guard
+ * From pieces. The kernel looks up the pages at `to` in advance, so the userfaultfd guard
  * does not stop it.
  */
 static int copy_pieces_by_kernel(uint64_t to, const struct iovec *from, int pieces, size_t bytes)
@@ -98,7 +92,7 @@ static int copy_pieces_by_kernel(uint64_t to, const struct iovec *from, int piec
 	if (!bytes)
 		return 0;
 	order_target(target, to, bytes);
-	n = process_vm_writev(own_pid, from, (unsigned long)pieces, target, 2, 0);
+	n = oneself_write(from, (unsigned)pieces, target, 2);
 	if (n < 0 && (errno == ENOSYS || errno == EPERM)) {
 		for (int i = 0; i < pieces; to += from[i++].iov_len)
 			memory_copy_ordered((void *)(uintptr_t)to, from[i].iov_base,

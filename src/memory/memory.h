@@ -5,7 +5,7 @@
  * Any thread; takes no locks (memory/hazard.h protects the memory of a copy). Memory of ordinary
  * regions was populated at registration and is copied with plain stores. Memory of on-demand
  * regions, and any memory that a peer names, is copied by the kernel (process_vm_readv and
- * process_vm_writev on our own PID), so that a bad address is an error and not a signal. What a
+ * process_vm_writev on oneself), so that a bad address is an error and not a signal. What a
  * peer writes to, or reads from, a migrated region is copied in our own mapping of the heap
  * (memory/migrate.h).
  */

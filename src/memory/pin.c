@@ -2,11 +2,10 @@
 #include "memory/pin.h"
 
 #include <errno.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include "base/page.h"
 #include "memory/maps.h"
+#include "memory/oneself.h"
 
 #define PROBES 256 /* pages a system call */
 
@@ -28,7 +27,7 @@ static bool visit_needed(const struct mapping *m, void *arg)
 	return need->start < need->end;
 }
 
-/* Also true where /proc/self/maps cannot be read. */
+/* Also true where /proc cannot be read. */
 static bool is_mapped(uintptr_t start, uintptr_t end, bool writable)
 {
 	struct need need = { start, end, writable };
@@ -50,7 +49,7 @@ int pin_probe(uintptr_t start, uintptr_t end)
 		for (; n < PROBES && start < end; n++, start += page)
 			remote[n] = (struct iovec){ (void *)start, 1 };
 		local.iov_len = n;
-		got = process_vm_readv(getpid(), &local, 1, remote, n, 0);
+		got = oneself_read(&local, 1, remote, n);
 		if (got != (ssize_t)n)
 			return got < 0 && errno != EFAULT ? -EPERM : -EFAULT;
 	}

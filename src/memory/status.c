@@ -12,7 +12,7 @@
 
 static void read_status(char text[STATUS_BYTES + 1])
 {
-	int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
+	int fd = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
 	ssize_t n = fd < 0 ? 0 : read(fd, text, STATUS_BYTES);
 
 	if (fd >= 0)

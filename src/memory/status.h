@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * Status - numbers of /proc/self/status.
+ * Status - numbers of /proc/thread-self/status (memory/maps.h says why not of /proc/self).
  *
  * Any thread. Takes no locks and calls no allocator, as memory/maps.h.
  */

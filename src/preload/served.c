@@ -77,7 +77,7 @@ bool served_concerns_at(int directory_fd, const char *path, int flags)
  */
 static bool path_of_fd(int fd, char path[TREE_PATH_MAX])
 {
-	char name[32], target[TREE_PATH_MAX + 32];
+	char name[48], target[TREE_PATH_MAX + 32];
 	ssize_t len;
 	char *end;
 
@@ -85,7 +85,7 @@ static bool path_of_fd(int fd, char path[TREE_PATH_MAX])
 		return cwd_path(path);
 	if (fd < 0 || !atomic_load_explicit(&any_made, memory_order_relaxed))
 		return false;
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	snprintf(name, sizeof(name), "/proc/thread-self/fd/%d", fd);
 	len = syscall(SYS_readlinkat, AT_FDCWD, name, target, sizeof(target) - 1);
 	if (len <= (ssize_t)strlen(FD_LINK) || memcmp(target, FD_LINK, strlen(FD_LINK)) != 0)
 		return false;

@@ -144,6 +144,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->executed = 0;
 	link->flight_head = link->flight_tail = 0;
 	link->xcopy = own ? XCOPY_SELF : XCOPY_NONE;
+	link->xcopy_id = pid;
 	link->xcopy_error = 0;
 	link->xcopy_told = link->stays_told = false;
 	list_init(&link->blocked);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "base/cause.h"
 #include "base/uncancelled.h"
 #include "memory/memory.h"
+#include "memory/oneself.h"
 
 void xcopy_allow(void)
 {
@@ -22,12 +24,41 @@ void xcopy_allow(void)
 		prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
 }
 
-void xcopy_probe(struct link *link)
+/* Whether the PID or TID names the link's process. 0, or an errno. */
+static int try_id(const struct link *link, pid_t id)
 {
-	const char *wish = secure_getenv("VERBATIM_REACH");
 	uint64_t cookie = 0;
 	struct iovec here = { &cookie, sizeof(cookie) };
 	struct iovec there = { (void *)(uintptr_t)link->peer->cookie_addr, sizeof(cookie) };
+	ssize_t n = process_vm_readv(id, &here, 1, &there, 1, 0);
+
+	if (n != sizeof(cookie))
+		return n < 0 ? errno : EFAULT;
+	return cookie == link->peer->cookie ? 0 : ESRCH; /* another one of this namespace has it */
+}
+
+/*
+ * After ESRCH: the first thread, whose number the PID is, may have ended before the others. The
+ * liveness word has the TID of one that lives as long as the process. Not where verbatimd and the
+ * process number it differently: its end is found by the PID (adapter/peers.c). 0, or an errno.
+ */
+static int try_living_thread(struct link *link)
+{
+	uint32_t word = atomic_load_explicit(&link->peer->liveness, memory_order_acquire);
+	pid_t id = (pid_t)(word & FUTEX_TID_MASK);
+	int error = ESRCH;
+
+	if (id && !(word & FUTEX_OWNER_DIED) && link->peer->pid == (uint32_t)link->pid)
+		error = try_id(link, id);
+	if (!error)
+		atomic_store_explicit(&link->xcopy_id, id, memory_order_relaxed);
+	return error;
+}
+
+void xcopy_probe(struct link *link)
+{
+	const char *wish = secure_getenv("VERBATIM_REACH");
+	int error;
 
 	if (wish && !strcmp(wish, "message")) {
 		link->xcopy = XCOPY_NONE;
@@ -35,11 +66,11 @@ void xcopy_probe(struct link *link)
 	}
 	if (link->xcopy == XCOPY_SELF)
 		return;
-	if (process_vm_readv(link->pid, &here, 1, &there, 1, 0) != sizeof(cookie))
-		link->xcopy_error = errno;
-	else if (cookie != link->peer->cookie)
-		link->xcopy_error = ESRCH; /* another process of this namespace has the PID */
-	else
+	error = try_id(link, link->pid);
+	if (error == ESRCH)
+		error = try_living_thread(link);
+	link->xcopy_error = error;
+	if (!error)
 		link->xcopy = XCOPY_VM;
 }
 
@@ -61,7 +92,7 @@ static bool may_not_call(void)
 	char a = 0, b;
 	struct iovec here = { &b, 1 }, there = { &a, 1 };
 
-	return process_vm_readv(getpid(), &here, 1, &there, 1, 0) < 0;
+	return oneself_read(&here, 1, &there, 1) < 0;
 }
 
 void xcopy_explain(struct link *link)
@@ -114,8 +145,8 @@ static int copy_self(enum xcopy_direction direction, const struct iovec *local, 
  * The kernel stores in the order of the pieces, and one piece is finished before the next is begun;
  * so the last word is a piece of its own.
  */
-static int copy_vm(struct link *link, enum xcopy_direction direction, const struct iovec *local,
-		   int count, uint64_t remote, size_t length)
+static ssize_t call_kernel(pid_t id, enum xcopy_direction direction, const struct iovec *local,
+			   int count, uint64_t remote, size_t length)
 {
 	uint64_t last = (remote + length - 1) & ~7ull;
 	size_t body = last > remote && direction == XCOPY_WRITE ? last - remote : 0;
@@ -123,13 +154,21 @@ static int copy_vm(struct link *link, enum xcopy_direction direction, const stru
 		{ (void *)(uintptr_t)remote, body },
 		{ (void *)(uintptr_t)(remote + body), length - body },
 	};
-	ssize_t n;
 
-	if (direction == XCOPY_WRITE)
-		n = process_vm_writev(link->pid, local, count, body ? there : there + 1,
-				      body ? 2 : 1, 0);
-	else
-		n = process_vm_readv(link->pid, local, count, there + 1, 1, 0);
+	if (direction == XCOPY_READ)
+		return process_vm_readv(id, local, (unsigned)count, there + 1, 1, 0);
+	return process_vm_writev(id, local, (unsigned)count, body ? there : there + 1, body ? 2 : 1,
+				 0);
+}
+
+static int copy_vm(struct link *link, enum xcopy_direction direction, const struct iovec *local,
+		   int count, uint64_t remote, size_t length)
+{
+	pid_t id = atomic_load_explicit(&link->xcopy_id, memory_order_relaxed);
+	ssize_t n = call_kernel(id, direction, local, count, remote, length);
+
+	if (n < 0 && errno == ESRCH && id == link->pid && !try_living_thread(link))
+		n = call_kernel(link->xcopy_id, direction, local, count, remote, length);
 	if (n == (ssize_t)length)
 		return 0;
 	if (n >= 0)

@@ -10,8 +10,10 @@
  * Any thread may call; there is no shared state. A call sleeps at most for a page fault, and never
  * raises a signal: bad memory at either end is -EFAULT.
  *
- * A process is addressed by its PID. The kernel may reuse the PID only after the process has died,
- * which verbatimd announces within milliseconds; all PIDs would have to be used up in that time.
+ * A process is addressed by its PID, which is the TID of its first thread; if that has ended
+ * (pthread_exit in main), by the TID of its progress thread. The kernel may reuse the number only
+ * after the process has died, which verbatimd announces within milliseconds; all PIDs would have to
+ * be used up in that time.
  */
 #ifndef SHM_XCOPY_H
 #define SHM_XCOPY_H

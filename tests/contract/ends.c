@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -39,18 +40,68 @@ static bool receive_call(int fd, struct call *call, void *argument)
 	return got >= (ssize_t)sizeof(*call) && got == (ssize_t)(sizeof(*call) + call->size);
 }
 
-static void serve(int fd)
-{
-	static char argument[ARGUMENT_MAX] __attribute__((aligned(16)));
-	struct side *side = side_create();
-	struct call call;
+/* Of a process that is an end. */
+static struct {
+	int fd;
+	struct side *side;
+	struct call call; /* that runs */
+	char argument[ARGUMENT_MAX] __attribute__((aligned(16)));
+} served;
 
-	while (receive_call(fd, &call, argument) && call.fn) {
-		call.fn(side, argument);
-		if (!send_call(fd, &call, argument))
+static void serve(void)
+{
+	while (receive_call(served.fd, &served.call, served.argument) && served.call.fn) {
+		served.call.fn(served.side, served.argument);
+		if (!send_call(served.fd, &served.call, served.argument))
 			break;
 	}
 	_exit(0);
+}
+
+static bool is_zombie(pid_t pid)
+{
+	char path[32], text[512];
+	const char *name_end;
+	size_t got;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+	file = fopen(path, "re");
+	REQUIRE(file, "%s: %s", path, strerror(errno));
+	got = fread(text, 1, sizeof(text) - 1, file);
+	fclose(file);
+	text[got] = 0;
+	name_end = strrchr(text, ')');
+	return name_end && !strncmp(name_end, ") Z", 3);
+}
+
+static void *serve_on(void *argument)
+{
+	(void)argument;
+	while (!is_zombie(getpid()))
+		sleep_ms(1);
+	if (!send_call(served.fd, &served.call, served.argument))
+		_exit(0);
+	serve();
+	return NULL;
+}
+
+static void op_leave_first_thread(struct side *side, void *argument)
+{
+	pthread_t thread;
+
+	(void)side;
+	(void)argument;
+	REQUIRE(pthread_create(&thread, NULL, serve_on, NULL) == 0, "pthread_create");
+	pthread_exit(NULL);
+}
+
+void end_leave_first_thread(struct end *end)
+{
+	int nothing = 0;
+
+	REQUIRE(!end->side, "end %s has no process of its own", end->name);
+	RUN(end, op_leave_first_thread, &nothing);
 }
 
 static void fork_end(struct end *end, enum arrangement arrangement)
@@ -66,7 +117,9 @@ static void fork_end(struct end *end, enum arrangement arrangement)
 		if (arrangement == TWO_NAMESPACES)
 			networks_enter_second();
 		close(fds[0]);
-		serve(fds[1]);
+		served.fd = fds[1];
+		served.side = side_create();
+		serve();
 	}
 	close(fds[1]);
 	end->fd = fds[0];

@@ -67,6 +67,12 @@ void end_run(struct end *end, side_fn *fn, void *argument, size_t size);
 void end_start(struct end *end, side_fn *fn, void *argument, size_t size);
 void end_finish(struct end *end);
 
+/*
+ * Goes on in another thread of the end's process, and ends the first one, which is a zombie when
+ * the call returns. Only where the end has a process of its own; once.
+ */
+void end_leave_first_thread(struct end *end);
+
 /* Kills the end's process and waits until it is gone. Only where it has one of its own. */
 void end_kill(struct end *end, int signal);
 

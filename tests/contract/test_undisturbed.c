@@ -448,6 +448,100 @@ static void rule_38_direct_io_during_dereg(struct pair *pair)
 	run_guest(pair, read_directly);
 }
 
+static void ready(struct end *end, int qp, uint32_t qpn)
+{
+	static const enum ibv_qp_state way[] = { IBV_QPS_INIT, IBV_QPS_RTR, IBV_QPS_RTS };
+
+	for (int i = 0; i < 3; i++) {
+		struct op_move op = {
+			.qp = qp, .to = way[i], .qpn = qpn, .gid = end->gid, .lid = end->lid
+		};
+
+		RUN(end, op_move, &op);
+		REQUIRE(op.result == 0, "QP %d to state %d: %s", qp, way[i], strerror(op.result));
+	}
+}
+
+/* A WRITE, a READ and a SEND of each length. */
+static void move_each_way(struct end *from, int qp, struct end *to, int to_qp)
+{
+	static const uint32_t lengths[] = { 8, 4096, 65536, 300000 };
+	const uint32_t there = 1 << 20, back = 2 << 20;
+
+	for (uint32_t i = 0; i < 4; i++) {
+		uint32_t length = lengths[i];
+
+		fill(from, 0, length, i + 1);
+		post_send(from, qp, WRITE(to, there, .wr_id = 1, .length = length));
+		expect(from, SENDS, 1, IBV_WC_SUCCESS);
+		expect_bytes(to, there, length, i + 1);
+		post_send(from, qp, READ(to, there, .wr_id = 2, .offset = back, .length = length));
+		expect(from, SENDS, 2, IBV_WC_SUCCESS);
+		expect_bytes(from, back, length, i + 1);
+		fill(from, 0, length, i + 11);
+		post_receive(to, to_qp, RECEIVE(.wr_id = 3, .offset = there, .length = length));
+		post_send(from, qp, SEND(.wr_id = 4, .length = length));
+		expect(from, SENDS, 4, IBV_WC_SUCCESS);
+		expect(to, RECEIVES, 3, IBV_WC_SUCCESS);
+		expect_bytes(to, there, length, i + 11);
+	}
+}
+
+/* QP 0 is towards the other end; QPs 1 and 2 of b are connected with each other. */
+static void use_without_first_thread(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	move_each_way(a, 0, b, 0);
+	move_each_way(b, 0, a, 0);
+	ready(b, 1, b->qpn[2]);
+	ready(b, 2, b->qpn[1]);
+	move_each_way(b, 1, b, 2);
+	expect_working(pair, 0);
+}
+
+static void skip_rnics(void)
+{
+	if (over_iwarp())
+		skip_because("rdma_cm alone connects QPs of RNICs");
+}
+
+static void rule_38_first_thread_ends(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	skip_rnics();
+	pair_make(pair, WITH(.qps = 3, .size = 4 << 20));
+	end_ready(a, b, 0);
+	end_ready(b, a, 0);
+	move_each_way(a, 0, b, 0);
+	end_leave_first_thread(b);
+	use_without_first_thread(pair);
+}
+
+static void rule_38_first_thread_ended_before(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	skip_rnics();
+	pair_make(pair, WITH(.qps = 3, .size = 4 << 20));
+	end_leave_first_thread(b);
+	end_ready(a, b, 0);
+	end_ready(b, a, 0);
+	use_without_first_thread(pair);
+}
+
+/* Not even the device was open when the thread ended. */
+static void rule_38_first_thread_ended_at_first(struct pair *pair)
+{
+	skip_rnics();
+	end_leave_first_thread(&pair->b);
+	pair_make(pair, WITH(.qps = 3, .size = 4 << 20));
+	end_ready(&pair->a, &pair->b, 0);
+	end_ready(&pair->b, &pair->a, 0);
+	use_without_first_thread(pair);
+}
+
 static const struct test tests[] = {
 	PAIR(rule_38_dereg_on_own_stack),
 	PAIR(rule_38_fork_on_own_stack),
@@ -458,6 +552,9 @@ static const struct test tests[] = {
 	PAIR_WITHIN(60, rule_38_fork_beside_malloc),
 	PAIR_WITHIN(60, rule_38_futex_in_a_region),
 	PAIR_WITHIN(60, rule_38_direct_io_during_dereg),
+	APART(rule_38_first_thread_ends),
+	APART(rule_38_first_thread_ended_before),
+	APART(rule_38_first_thread_ended_at_first),
 };
 
 int main(int argc, char **argv)

@@ -287,7 +287,7 @@ static uint8_t *leave_heap(void)
 {
 	static uint8_t far_memory[BYTES] __attribute__((aligned(4096)));
 
-	far.link->pid = getpid();
+	far.link->pid = far.link->xcopy_id = getpid();
 	far_key->heap = 0;
 	far_key->addr = (uintptr_t)far_memory;
 	memset(far_memory, CANARY, BYTES);
