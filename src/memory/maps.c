@@ -64,25 +64,31 @@ static bool parse(const char *line, struct mapping *out)
 	return true;
 }
 
-int maps_visit(bool (*visit)(const struct mapping *mapping, void *arg), void *arg)
+int maps_open(void)
 {
 	int fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
+
+	return fd < 0 ? -errno : fd;
+}
+
+int maps_visit_file(int fd, bool (*visit)(const struct mapping *mapping, void *arg), void *arg)
+{
 	char buffer[BUFFER_BYTES + 1];
 	size_t filled = 0;
 	bool tail = false; /* in the rest of a line that was longer than the buffer */
 	struct mapping mapping;
+	off_t at = 0;
 	ssize_t n;
 
-	if (fd < 0)
-		return -errno;
-	while ((n = read(fd, buffer + filled, BUFFER_BYTES - filled)) > 0) {
+	while ((n = pread(fd, buffer + filled, BUFFER_BYTES - filled, at)) > 0) {
 		char *line = buffer, *end;
 
+		at += n;
 		filled += (size_t)n;
 		while ((end = memchr(line, '\n', (size_t)(buffer + filled - line)))) {
 			*end = 0;
 			if (!tail && parse(line, &mapping) && !visit(&mapping, arg))
-				goto out;
+				return 0;
 			tail = false;
 			line = end + 1;
 		}
@@ -92,11 +98,20 @@ int maps_visit(bool (*visit)(const struct mapping *mapping, void *arg), void *ar
 			continue;
 		buffer[filled] = 0;
 		if (!tail && parse(buffer, &mapping) && !visit(&mapping, arg))
-			goto out;
+			return 0;
 		tail = true;
 		filled = 0;
 	}
-out:
-	close(fd);
 	return n < 0 ? -EIO : 0;
+}
+
+int maps_visit(bool (*visit)(const struct mapping *mapping, void *arg), void *arg)
+{
+	int fd = maps_open(), error;
+
+	if (fd < 0)
+		return fd;
+	error = maps_visit_file(fd, visit, arg);
+	close(fd);
+	return error;
 }

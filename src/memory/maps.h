@@ -22,8 +22,19 @@ struct mapping {
 	char name[16]; /* its beginning; "" if it has none */
 };
 
-/* Calls visit for each mapping in order of addresses, until it returns false. 0 or -errno. */
+/*
+ * Calls visit for each mapping in order of addresses, until it returns false. 0, -EIO, or -errno of
+ * open(2): then it was called for none.
+ */
 int maps_visit(bool (*visit)(const struct mapping *mapping, void *arg), void *arg);
+
+/*
+ * The same by a descriptor that was opened before, as no other may be left later. It is good as
+ * long as the thread lives that opened it, for one caller at a time; in a child of a fork it still
+ * tells of the parent. Returns the descriptor or -errno.
+ */
+int maps_open(void);
+int maps_visit_file(int fd, bool (*visit)(const struct mapping *mapping, void *arg), void *arg);
 
 /* Reads a number in this base at *at, which moves past it. For other files of /proc as well. */
 uint64_t maps_number(const char **at, unsigned base);

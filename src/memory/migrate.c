@@ -15,6 +15,7 @@
 #include "memory/heap.h"
 #include "memory/hold.h"
 #include "memory/key.h"
+#include "memory/maps.h"
 #include "memory/requests.h"
 #include "memory/sparse.h"
 
@@ -41,11 +42,11 @@ static struct report {
 	int error;
 } reports[REPORTS_MAX];
 static unsigned report_count;
-static unsigned forks GUARDED_BY(range_lock); /* threads that are about to fork, or fork */
-static bool forking GUARDED_BY(range_lock);   /* one of them forks: no pages move */
-static bool in_slice GUARDED_BY(range_lock);  /* pages move right now: no thread forks */
-static _Atomic bool due;		      /* migrate_run has something to do */
-static struct move_heap heap;		      /* since migrate_init */
+static unsigned forks GUARDED_BY(range_lock);  /* threads that are about to fork, or fork */
+static bool forking GUARDED_BY(range_lock);    /* one of them forks: no pages move */
+static bool in_slice GUARDED_BY(range_lock);   /* pages move right now: no thread forks */
+static _Atomic bool due;		       /* migrate_run has something to do */
+static struct move_heap heap = { .maps = -1 }; /* since migrate_init */
 static uint64_t heap_bytes;
 static struct move_copies copies; /* the forking thread's */
 
@@ -73,11 +74,19 @@ static void call_progress_thread(void)
 	kick();
 }
 
+static void close_maps(void)
+{
+	if (heap.maps >= 0)
+		close(heap.maps);
+	heap.maps = -1;
+}
+
 void migrate_init(int heap_fd, uint64_t bytes, void (*wake_progress_thread)(void))
 {
 	enum move_permission wish = migrate_wish();
 
 	lock_acquire(&range_lock);
+	close_maps();
 	heap_bytes = move_init(&heap, heap_fd, wish) ? 0 : bytes;
 	range_init();
 	kick = wake_progress_thread;
@@ -92,6 +101,7 @@ void migrate_fini(void)
 {
 	lock_acquire(&range_lock);
 	heap_fini(&own);
+	close_maps();
 	lock_release(&range_lock);
 }
 
@@ -212,6 +222,10 @@ static int make_range(uint32_t key, uint64_t now) REQUIRES(range_lock)
 	if (range.end - range.start > RANGE_MAX)
 		return -E2BIG;
 	error = range_find_overlap(range.start, range.end);
+	/* by this thread, which lives as long as the process: a later fork may find no descriptor
+	 */
+	if (!error && heap.maps < 0 && (heap.maps = maps_open()) < 0)
+		error = heap.maps;
 	if (!error)
 		error = move_check(&heap, range.start, range.end);
 	if (error)
@@ -766,6 +780,7 @@ void migrate_in_child(void)
 	forking = in_slice = false;
 	heap_bytes = 0;
 	heap_forget(&own);
+	close_maps();
 	requests_clear();
 	atomic_store(&due, false);
 	change_reset_after_fork();

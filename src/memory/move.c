@@ -34,6 +34,7 @@ int move_init(struct move_heap *heap, int fd, enum move_permission permission)
 		return -errno;
 	*heap = (struct move_heap){
 		.fd = fd,
+		.maps = -1,
 		.device = st.st_dev,
 		.inode = st.st_ino,
 		.permission = permission,
@@ -523,11 +524,23 @@ static bool visit_advised(const struct mapping *m, void *arg)
 	return true;
 }
 
+/*
+ * The program may have used up its descriptors: a fork that saw no mappings would share them with
+ * the child.
+ */
+static void advise_all(struct advice *advice)
+{
+	int error = maps_visit(visit_advised, advice);
+
+	if (error && error != -EIO && advice->heap->maps >= 0)
+		maps_visit_file(advice->heap->maps, visit_advised, advice);
+}
+
 void move_copy_for_child(const struct move_heap *heap, struct move_copies *copies)
 {
 	struct advice advice = { .heap = heap, .advice = MADV_DONTFORK, .copies = copies };
 
-	maps_visit(visit_advised, &advice);
+	advise_all(&advice);
 	for (size_t i = 0; i < copies->count; i++) {
 		struct move_copy *c = &copies->all[i];
 
@@ -564,7 +577,7 @@ void move_drop_copies(const struct move_heap *heap, struct move_copies *copies)
 {
 	struct advice advice = { .heap = heap, .advice = MADV_DOFORK };
 
-	maps_visit(visit_advised, &advice);
+	advise_all(&advice);
 	for (size_t i = 0; i < copies->count; i++)
 		if (copies->all[i].copy)
 			munmap(copies->all[i].copy, copies->all[i].bytes);

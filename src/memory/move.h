@@ -47,6 +47,7 @@ struct move_heap {
 	dev_t device;
 	ino_t inode;
 	enum move_permission permission;
+	int maps; /* of maps_open, for forks; -1: none yet. The owner closes it */
 	/* no userfaultfd, or no more: pages move during a hold (memory/hold.h) */
 	_Atomic bool needs_hold;
 };

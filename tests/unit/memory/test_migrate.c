@@ -5,10 +5,12 @@
  * thread waits for ever; a forked child has its own copy.
  */
 #include <linux/aio_abi.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -491,6 +493,62 @@ static void test_fork(void **state)
 	munmap(region, BYTES);
 }
 
+#define FDS_MAX 256
+
+/* Opens descriptors until none is left. Returns their number. */
+static int use_up_descriptors(int fds[FDS_MAX], struct rlimit *before)
+{
+	struct rlimit few;
+	int count = 0;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, before), 0);
+	few = (struct rlimit){ FDS_MAX, before->rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	while (count < FDS_MAX && (fds[count] = dup(STDERR_FILENO)) >= 0)
+		count++;
+	assert_true(count < FDS_MAX && errno == EMFILE);
+	return count;
+}
+
+/* No page leaves then, and the mappings are not shared with the child all the same. */
+static void test_fork_without_descriptors(void **state)
+{
+	char *region = make_region(BYTES);
+	uint32_t key = make_key(region, BYTES, 0);
+	int fds[FDS_MAX], count, status;
+	struct rlimit before;
+	pid_t child;
+
+	ask(key);
+	assert_true(is_shared(region));
+	count = use_up_descriptors(fds, &before);
+	child = fork();
+	if (child == 0) {
+		signal(SIGSEGV, SIG_DFL); /* cmocka's handler would go on with the tests */
+		if (!is_region(region, BYTES))
+			_exit(3);
+		memset(region, 'c', BYTES);
+		_exit(0);
+	}
+	while (count > 0)
+		close(fds[--count]);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	check_region(region, BYTES);
+
+	child = fork(); /* the next one is as usual: nothing is left of the advice */
+	if (child == 0) {
+		signal(SIGSEGV, SIG_DFL);
+		_exit(!is_region(region, BYTES));
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	end_key(key);
+	wait_until_private(region);
+	munmap(region, BYTES);
+}
+
 #define MANY 200 /* mappings, as in the heap there is a page between two ranges */
 
 /* No page can leave while there is an AIO context: the child has a copy of each. */
@@ -714,6 +772,7 @@ int main(void)
 		cmocka_unit_test(test_no_write_of_a_peer_is_lost),
 		cmocka_unit_test(test_neighbour_in_a_page),
 		cmocka_unit_test(test_fork),
+		cmocka_unit_test(test_fork_without_descriptors),
 		cmocka_unit_test(test_fork_while_many_ranges_stay),
 		cmocka_unit_test(test_signals_while_pages_leave),
 		cmocka_unit_test(test_fork_on_a_migrated_stack),
