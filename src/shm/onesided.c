@@ -131,6 +131,18 @@ static char *find_mapped(struct link *link, const struct arena_key *entry, uint6
 	return place ? heap_map(&link->heap, place, bytes) : NULL;
 }
 
+/*
+ * Before the first slice of several: the SGEs of the later ones, too, so that a bad one leaves the
+ * target as it is (CONTRACT 16), as with messages.
+ */
+static enum cause check_all(const struct qp *qp, const struct wqe *wqe, size_t slice,
+			    uint32_t access)
+{
+	if (wqe->done || slice == wqe->length || wqe->flags & IBV_SEND_INLINE)
+		return CAUSE_NONE;
+	return memory_check(wqe->sge, wqe->num_sge, qp->pd->number, access);
+}
+
 static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t host, uint32_t flags,
 				size_t *slice, enum cause *cause)
 {
@@ -140,9 +152,13 @@ static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t hos
 	struct arena_key *entry = &link->peer_keys[KEY_INDEX(wqe->rkey)];
 	char *mapped = find_mapped(link, entry, host, slice);
 	size_t bytes = *slice;
+	uint32_t access = read ? IBV_ACCESS_LOCAL_WRITE : 0;
 	struct iovec iov[SQ_SGE_MAX];
-	int pieces = local_pieces(qp, wqe, bytes, read ? IBV_ACCESS_LOCAL_WRITE : 0, iov, cause);
+	int pieces = 0;
 
+	*cause = check_all(qp, wqe, bytes, access);
+	if (*cause == CAUSE_NONE)
+		pieces = local_pieces(qp, wqe, bytes, access, iov, cause);
 	if (!pieces)
 		return *cause != CAUSE_NONE ? ONESIDED_LOCAL_ERROR : ONESIDED_BY_MESSAGE;
 	if (mapped)

@@ -231,6 +231,37 @@ static void test_read(void **state)
 	assert_int_equal(last.calls, 0);
 }
 
+/* An SGE of a later slice is bad: the first slice does not leave either. */
+static void test_local_key_of_a_later_slice(void **state)
+{
+	static const enum ibv_wr_opcode kinds[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
+
+	for (int i = 0; i < 2; i++) {
+		memset(heap, CANARY, HEAP_PLACE + BYTES);
+		post(kinds[i], 16, 2 * SLICE);
+		wqe->sge[0].length = wqe->sge[1].length = SLICE;
+		wqe->sge[1].lkey = 0xdeadbeef;
+		assert_int_equal(execute(BYTES), ONESIDED_LOCAL_ERROR);
+		assert_int_equal(wqe->done, 0);
+		assert_int_equal(target[0], CANARY);
+		assert_int_equal(memory[1], 1);
+	}
+}
+
+/* Nor where a slice is short, as the rest of the target is not in the heap. */
+static void test_local_key_beyond_the_heap(void **state)
+{
+	memset(heap, CANARY, HEAP_PLACE + BYTES);
+	far_key->heap_edges = 16u << 16;
+	post(IBV_WR_RDMA_WRITE, BYTES - 64, 64);
+	wqe->sge[0].length = 48;
+	wqe->sge[1].length = 16;
+	wqe->sge[1].lkey = 0xdeadbeef;
+	assert_int_equal(execute(BYTES), ONESIDED_LOCAL_ERROR);
+	assert_int_equal(wqe->done, 0);
+	assert_int_equal(target[0], CANARY);
+}
+
 /* The last word's SGE is revoked: nothing but an error of this end. */
 static void test_local_key(void **state)
 {
@@ -501,6 +532,8 @@ int main(void)
 		TEST(turns),
 		TEST(read),
 		TEST(local_key),
+		TEST(local_key_of_a_later_slice),
+		TEST(local_key_beyond_the_heap),
 		TEST(by_message),
 		TEST(kernel_copies),
 		TEST(missing_pages),
