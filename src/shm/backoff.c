@@ -72,7 +72,11 @@ void shm_backoff_on_full(struct shm_qp *lq)
 	struct qp *qp = lq->qp;
 	struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.issue);
 
-	if (wqe->room_awaited) { /* the timer runs since then */
+	/*
+	 * The timer runs since then, unless it was due while the QP was in SQD and the requester
+	 * was ready: that is no end of a wait.
+	 */
+	if (wqe->room_awaited && shm_timer_is_armed(lq)) {
 		lq->state = REQUESTER_FULL_WAIT;
 		return;
 	}

@@ -41,6 +41,16 @@ void shm_timer_disarm(struct shm_qp *lq)
 	lock_release(&timer_lock);
 }
 
+bool shm_timer_is_armed(struct shm_qp *lq)
+{
+	bool armed;
+
+	lock_acquire(&timer_lock);
+	armed = lq->timer_armed;
+	lock_release(&timer_lock);
+	return armed;
+}
+
 void shm_timer_on_look(struct shm_qp *lq)
 {
 	lq->answers = atomic_load_explicit(&answers, memory_order_acquire);

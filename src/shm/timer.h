@@ -23,6 +23,8 @@
  */
 void shm_timer_arm(struct shm_qp *lq, enum requester_state state, uint64_t deadline_ns);
 void shm_timer_disarm(struct shm_qp *lq);
+/* False, too, while a thread that has found it due waits for the QP's lock. */
+bool shm_timer_is_armed(struct shm_qp *lq);
 
 /*
  * Barrier ANSWER: the requester notes the number of answers before it looks for a process. If it

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "base/eventfd.h"
+#include "shm/backoff.h"
 #include "shm/progress.h"
 #include "shm/requester.h"
 #include "shm/waiting.h"
@@ -455,6 +456,47 @@ static void test_a_datagram_does_not_wait_for_ever(void **state)
 	ah_destroy(ah);
 }
 
+static void move(struct qp *qp, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+
+	assert_int_equal(qp_modify(qp, &attr, IBV_QP_STATE), 0);
+}
+
+/* Its time may be over while it may not be sent. Then it waits anew. */
+static void test_a_drained_datagram_has_a_deadline(void **state)
+{
+	const struct ibv_ah_attr to = { .is_global = 1 };
+	const union ibv_gid own = { 0 };
+	struct qp *filler = connected(IBV_QPT_UC), *qp = connected(IBV_QPT_UD);
+	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->ib.lkey };
+	struct ibv_send_wr wr = {
+		.wr_id = 1, .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1
+	};
+	struct ibv_wc wc;
+	struct ah *ah;
+
+	assert_int_equal(ah_create(rig.pd, &to, &own, true, &ah), 0);
+	fill_ring(filler);
+	fill_with_naks();
+	assert_int_equal(qp_destroy(filler), 0); /* it would be before the datagram's QP */
+	wr.wr.ud.ah = &ah->ib;
+	wr.wr.ud.remote_qpn = FAR_QPN;
+	rig_post_send(qp, &wr);
+	assert_int_equal(shm_of(qp)->state, REQUESTER_FULL_WAIT);
+	move(qp, IBV_QPS_SQD);
+	rig_progress(far.link);
+	shm_retry_run(shm_of(qp)->deadline_ns);
+	assert_int_equal(cq_pop(rig.cq, 1, &wc), 0);
+	move(qp, IBV_QPS_RTS);
+	assert_int_equal(shm_of(qp)->state, REQUESTER_FULL_WAIT);
+	shm_retry_run(now_ns() + BACKOFF_FULL_NS);
+	assert_int_equal(cq_pop(rig.cq, 1, &wc), 1);
+	assert_int_equal(wc.wr_id, 1);
+	assert_int_equal(qp_destroy(qp), 0);
+	ah_destroy(ah);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -470,6 +512,7 @@ int main(void)
 		TEST(test_a_refusal_waits_for_room),
 		TEST(test_who_ends_a_qp_does_not_touch_the_peers_ring),
 		TEST(test_a_datagram_does_not_wait_for_ever),
+		TEST(test_a_drained_datagram_has_a_deadline),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
