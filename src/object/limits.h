@@ -10,8 +10,9 @@
 
 #include "base/arena.h"
 
-#define LIMIT_QP		    (ARENA_QPS - 1) /* index 0 is unused */
-#define LIMIT_RAW_QP		    64		    /* RAW_PACKET QPs of a process */
+/* index 0 is unused, and so is the highest: in the last slot it would be the QP number of groups */
+#define LIMIT_QP		    (ARENA_QPS - 2)
+#define LIMIT_RAW_QP		    64 /* RAW_PACKET QPs of a process */
 #define LIMIT_QP_WR		    16384
 #define LIMIT_SGE		    32
 #define LIMIT_SGE_RD		    32

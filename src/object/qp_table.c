@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "object/acknowledge.h"
+#include "object/limits.h"
 
 static struct {
 	struct lock lock; /* guards all below, except `live` */
@@ -57,7 +58,7 @@ int qp_table_init(void *arena, uint32_t slot)
 	table.slot = slot;
 	table.free_head = 0;
 	table.free_count = 0;
-	for (uint32_t index = 1; index < ARENA_QPS; index++)
+	for (uint32_t index = 1; index <= LIMIT_QP; index++)
 		table.free[table.free_count++] = (uint16_t)index;
 	lock_release(&table.lock);
 	return 0;
@@ -66,8 +67,8 @@ int qp_table_init(void *arena, uint32_t slot)
 void qp_table_turn(uint32_t by)
 {
 	lock_acquire(&table.lock);
-	for (uint32_t i = 0; i < ARENA_QPS - 1; i++)
-		table.free[i] = (uint16_t)(1 + (i + by) % (ARENA_QPS - 1));
+	for (uint32_t i = 0; i < LIMIT_QP; i++)
+		table.free[i] = (uint16_t)(1 + (i + by) % LIMIT_QP);
 	lock_release(&table.lock);
 }
 
@@ -140,7 +141,7 @@ int qp_table_reserve(struct qp **qp)
 	lock_acquire(&table.lock);
 	if (table.free_count == 0) {
 		lock_release(&table.lock);
-		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "%u QPs", ARENA_QPS - 1);
+		cause_report(CAUSE_LIMIT_EXCEEDED, 0, "%u QPs", LIMIT_QP);
 		return -ENOMEM;
 	}
 	new = struct_create();

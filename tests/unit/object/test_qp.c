@@ -332,6 +332,12 @@ static void test_every_index_can_be_had(void **state)
 
 	for (int i = 0; i < LIMIT_QP; i++)
 		qps[i] = world_qp_of(world, &attr);
+	for (int i = 0; i < LIMIT_QP; i++) {
+		uint32_t index = qps[i]->ib.qp_num % ARENA_QPS;
+
+		/* in the last slot the highest one would be 0xffffff, as no QP is called */
+		assert_true(index != 0 && index != ARENA_QPS - 1);
+	}
 	assert_int_equal(qp_create(world->context, world->pd, &attr, &fake_path, &one_more),
 			 -ENOMEM);
 	for (int i = 0; i < LIMIT_QP; i++)
