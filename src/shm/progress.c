@@ -317,14 +317,18 @@ void progress_reset_after_fork(void)
 static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
 {
 	struct link *link = turn->link;
-	uint64_t begin = link->rx.head;
+	uint64_t begin = link->rx.head, released = link->rx.released;
 	uint64_t acked = atomic_load_explicit(&link->tx.control->acked, /* RING-3 */
 					      memory_order_acquire);
 	bool all, any;
 
 	cq_gather_events();
 	all = receive(turn, max_records);
-	any = link->rx.head != begin || !all;
+	/*
+	 * A record that is still there without either waits for room for its NAK. The other end
+	 * tells of that room (link_notify), as for blocked QPs.
+	 */
+	any = link->rx.head != begin || link->rx.released != released;
 	if (link->rx.broken)
 		acked = link->acked; /* NAKs of what it covers may be lost */
 

@@ -456,6 +456,24 @@ static void test_a_datagram_does_not_wait_for_ever(void **state)
 	ah_destroy(ah);
 }
 
+/* The thread would look for ever, as the other process may have stopped. */
+static void test_a_refusal_without_room_is_no_work(void **state)
+{
+	struct qp *filler = connected(IBV_QPT_UC);
+	struct record_header header;
+
+	fill_ring(filler);
+	fill_with_naks();
+	assert_int_equal(progress_link(far.link), 0);
+	assert_true(far.link->rx.head != far.tx.tail);
+	while (far_next(&far, &header))
+		;
+	far_acknowledge(&far);
+	assert_int_equal(progress_link(far.link), 1);
+	assert_true(far.link->rx.head == far.tx.tail);
+	assert_int_equal(qp_destroy(filler), 0);
+}
+
 static void move(struct qp *qp, enum ibv_qp_state state)
 {
 	struct ibv_qp_attr attr = { .qp_state = state };
@@ -511,6 +529,7 @@ int main(void)
 		TEST(test_a_nak_outlives_a_reset),
 		TEST(test_a_refusal_waits_for_room),
 		TEST(test_who_ends_a_qp_does_not_touch_the_peers_ring),
+		TEST(test_a_refusal_without_room_is_no_work),
 		TEST(test_a_datagram_does_not_wait_for_ever),
 		TEST(test_a_drained_datagram_has_a_deadline),
 	};
