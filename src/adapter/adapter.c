@@ -497,18 +497,24 @@ void adapter_resolve_group(const union ibv_gid *group)
 
 int adapter_mcast_attach(struct qp *qp, const union ibv_gid *gid)
 {
-	uint32_t ifindex = ports_group_interface(qp->context);
+	struct device *device = qp->context->device;
+	struct group_member member = { .qpn = qp->ib.qp_num, .gid = *gid, .device = device };
+	uint32_t ifindex;
 	bool is_new;
-	int error = group_attach(qp->ib.qp_num, gid, ifindex, &is_new);
+	int error = group_attach(&member, &is_new);
 
 	if (!is_new)
 		return error;
-	error = ports_join(qp->context, ifindex, gid);
-	if (error)
-		group_detach(qp->ib.qp_num, gid, &ifindex);
-	else
-		atomic_fetch_add(&qp->attachments, 1);
-	return error;
+	ifindex = ports_group_interface(device);
+	error = ports_join(device, ifindex, gid);
+	if (error) {
+		group_detach(qp->ib.qp_num, gid, &member.ifindex);
+		return error;
+	}
+	if (!group_move(&member, ifindex)) /* another thread has detached it */
+		ports_leave(ifindex, gid);
+	atomic_fetch_add(&qp->attachments, 1);
+	return 0;
 }
 
 int adapter_mcast_detach(struct qp *qp, const union ibv_gid *gid)

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/lock.h"
 #include "base/gid.h"
+#include "netdev/device.h"
 #include "object/limits.h"
 #include "shm/retry.h"
 
@@ -17,9 +18,10 @@
 
 struct attachment {
 	union ibv_gid gid;
-	uint32_t qpn;	  /* 0: free */
-	uint32_t ifindex; /* where it was joined */
-	bool again;	  /* the progress thread has to tell the new verbatimd */
+	uint32_t qpn;	       /* 0: free */
+	struct device *device; /* lives as long as the QP, which is not destroyed while attached */
+	uint32_t ifindex;      /* where it was joined */
+	bool again;	       /* the progress thread has to tell the new verbatimd */
 };
 
 struct cached {
@@ -112,9 +114,10 @@ static union ibv_gid canonical(const union ibv_gid *gid)
 	return to;
 }
 
-int group_attach(uint32_t qpn, const union ibv_gid *spelled, uint32_t ifindex, bool *is_new)
+int group_attach(const struct group_member *member, bool *is_new)
 {
-	const union ibv_gid group = canonical(spelled), *gid = &group;
+	const union ibv_gid group = canonical(&member->gid), *gid = &group;
+	uint32_t qpn = member->qpn;
 	struct attachment *attachment;
 	int error;
 
@@ -126,7 +129,10 @@ int group_attach(uint32_t qpn, const union ibv_gid *spelled, uint32_t ifindex, b
 	}
 	attachment = find_place(qpn, gid);
 	if (attachment)
-		*attachment = (struct attachment){ .gid = *gid, .qpn = qpn, .ifindex = ifindex };
+		*attachment = (struct attachment){ .gid = *gid,
+						   .qpn = qpn,
+						   .device = member->device,
+						   .ifindex = member->ifindex };
 	lock_release(&group_lock);
 	if (!attachment)
 		return ENOMEM;
@@ -161,6 +167,39 @@ int group_detach(uint32_t qpn, const union ibv_gid *spelled, uint32_t *ifindex)
 	if (!untold)
 		ctl_mcast_detach(ctl, gid->raw);
 	return 0;
+}
+
+bool group_next_joined(unsigned *at, struct group_member *out)
+{
+	bool found = false;
+
+	lock_acquire(&group_lock);
+	for (; *at < LIMIT_TOTAL_MCAST_QP_ATTACH && !found; (*at)++) {
+		const struct attachment *a = &attachments[*at];
+
+		found = a->qpn && a->ifindex;
+		if (!found)
+			continue;
+		*out = (struct group_member){ a->qpn, a->gid, a->device, a->ifindex };
+		device_get(a->device);
+	}
+	lock_release(&group_lock);
+	return found;
+}
+
+bool group_move(const struct group_member *member, uint32_t ifindex)
+{
+	const union ibv_gid group = canonical(&member->gid);
+	struct attachment *attachment;
+	bool is_there;
+
+	lock_acquire(&group_lock);
+	attachment = find(member->qpn, &group);
+	is_there = attachment && attachment->ifindex == member->ifindex;
+	if (is_there)
+		attachment->ifindex = ifindex;
+	lock_release(&group_lock);
+	return is_there;
 }
 
 static int list_slots(const uint64_t members[CTL_BITMAP_WORDS], uint32_t *slots, int max)

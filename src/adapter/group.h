@@ -17,15 +17,32 @@
 
 #include "ctl/client.h"
 
+struct device;
+
 void group_init(struct ctl_client *ctl);
+
+struct group_member {
+	uint32_t qpn;
+	union ibv_gid gid;     /* of the group */
+	struct device *device; /* of the QP */
+	uint32_t ifindex;      /* where the caller has joined for it; 0: nowhere, or not yet */
+};
 
 /*
  * 0 or a positive errno: EINVAL not attached, ENOMEM a limit is reached, or of verbatimd. Attaching
- * twice is harmless; *is_new tells whether it was the first time. `ifindex` is where the caller
- * joins: the attachment keeps it, because an interface that is made anew gets another index.
+ * twice is harmless; *is_new tells whether it was the first time. Then the caller joins, and notes
+ * where by group_move. `ifindex`: where it has to leave.
  */
-int group_attach(uint32_t qpn, const union ibv_gid *gid, uint32_t ifindex, bool *is_new);
+int group_attach(const struct group_member *member, bool *is_new);
 int group_detach(uint32_t qpn, const union ibv_gid *gid, uint32_t *ifindex);
+
+/*
+ * For an interface that is made anew, which gets another index. The next member from place *at on
+ * that is joined somewhere, with a reference to its device; false: there is none.
+ */
+bool group_next_joined(unsigned *at, struct group_member *out);
+/* The member is joined at `ifindex` now. False: it was detached, or moved, meanwhile. */
+bool group_move(const struct group_member *member, uint32_t ifindex);
 
 /*
  * Slots of processes with members, at most `max`. *asked: the list may be outdated or empty. The

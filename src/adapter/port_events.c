@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/port_events.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 
 #include "adapter/contexts.h"
@@ -54,20 +53,21 @@ static void compare(struct context *context, void *arg)
 }
 
 /* The announcement's contents do not matter: all interfaces are read anew. */
-void port_events_poll(uint64_t now)
+bool port_events_poll(uint64_t now)
 {
 	struct interface *interfaces;
 	struct scan scan;
 
 	if (!watch_take() && now < again_ns)
-		return;
+		return false;
 	scan.count = interface_scan(&interfaces);
 	again_ns = scan.count < 0 ? now + AGAIN_NS : NEVER;
 	if (scan.count < 0)
-		return;
+		return false;
 	scan.list = interfaces;
 	contexts_visit(compare, &scan);
 	free(interfaces);
+	return true;
 }
 
 uint64_t port_events_due_ns(void)

@@ -11,10 +11,14 @@
 #ifndef ADAPTER_PORT_EVENTS_H
 #define ADAPTER_PORT_EVENTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* After an announcement, compares each context's last event with its interface. Never blocks. */
-void port_events_poll(uint64_t now);
+/*
+ * After an announcement, compares each context's last event with its interface. Never blocks. True:
+ * devices are up to date after a change.
+ */
+bool port_events_poll(uint64_t now);
 /* When that is due although nothing is announced, CLOCK_MONOTONIC; or UINT64_MAX. */
 uint64_t port_events_due_ns(void);
 

@@ -2,6 +2,7 @@
 #include "adapter/port_table.h"
 
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -163,6 +164,29 @@ int port_table_add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], ui
 	watch_new(port, wire);
 	lock_release(&watch_lock);
 	return 0;
+}
+
+static bool is_gone(uint32_t ifindex)
+{
+	char name[IF_NAMESIZE];
+
+	return !if_indextoname(ifindex, name);
+}
+
+void port_table_follow(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex)
+{
+	struct port *port;
+
+	if (gid_is_zero(gid) || gid_is_link_local(gid))
+		return;
+	lock_acquire(&port_table_lock);
+	port = port_table_find(gid, ifindex, false);
+	if (port && port->ifindex && port->ifindex != ifindex && is_gone(port->ifindex)) {
+		udp_move(port->wire, ifindex);
+		port->ifindex = ifindex;
+		show(port);
+	}
+	lock_release(&port_table_lock);
 }
 
 struct wire_port *port_table_remove(struct port *port)

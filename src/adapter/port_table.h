@@ -37,7 +37,7 @@ struct arena_traffic;
 
 struct port {
 	uint8_t gid[WIRE_GID_BYTES];
-	uint32_t ifindex;
+	_Atomic uint32_t ifindex;
 	bool is_group;
 	bool watched;	  /* its socket is in the epoll descriptor */
 	uint32_t joins;	  /* of a group; guarded by port_table_lock */
@@ -72,6 +72,12 @@ struct port *port_table_find(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex
 /* Takes over an open port of the device. 0, -ENOSPC, or what epoll answers. */
 int port_table_add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex,
 		   bool is_group, const char *device) REQUIRES(port_table_lock);
+
+/*
+ * The address is on this interface. If its port's is gone, what the port sends to groups leaves
+ * here from now on. A port of a link-local address stays with its interface.
+ */
+void port_table_follow(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex);
 
 /*
  * Takes the port of a group out of the table. The caller closes it by port_table_close, without

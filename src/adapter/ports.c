@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "adapter/contexts.h"
+#include "adapter/group.h"
 #include "adapter/listening.h"
 #include "adapter/path.h"
 #include "adapter/port_open.h"
@@ -42,9 +44,8 @@ int ports_init(struct ctl_client *ctl, void *arena)
 	return error ? error : watch_streams(&env);
 }
 
-uint32_t ports_group_interface(struct context *context)
+uint32_t ports_group_interface(struct device *device)
 {
-	struct device *device = context->device;
 	uint32_t ifindex;
 
 	lock_acquire(&device->lock);
@@ -71,7 +72,7 @@ static int open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, con
 	return error;
 }
 
-int ports_join(struct context *context, uint32_t ifindex, const union ibv_gid *spelled)
+int ports_join(struct device *device, uint32_t ifindex, const union ibv_gid *spelled)
 {
 	uint8_t group[WIRE_GID_BYTES];
 	struct port *port;
@@ -85,7 +86,7 @@ int ports_join(struct context *context, uint32_t ifindex, const union ibv_gid *s
 	if (port)
 		port->joins++;
 	else
-		error = open_group(group, ifindex, context->device->ib.name);
+		error = open_group(group, ifindex, device->ib.name);
 	lock_release(&port_table_lock);
 	return error;
 }
@@ -106,6 +107,38 @@ void ports_leave(uint32_t ifindex, const union ibv_gid *spelled)
 	lock_release(&port_table_lock);
 	if (wire)
 		port_table_close(port, wire);
+}
+
+/* The new membership first: a datagram that comes meanwhile is received once. */
+static void follow(const struct group_member *member)
+{
+	uint32_t ifindex = ports_group_interface(member->device);
+
+	if (ifindex == member->ifindex || ports_join(member->device, ifindex, &member->gid))
+		return;
+	ports_leave(group_move(member, ifindex) ? member->ifindex : ifindex, &member->gid);
+}
+
+static void follow_addresses(struct context *context, void *arg)
+{
+	struct device *device = context->device;
+
+	lock_acquire(&device->lock);
+	for (int i = 0; i < DEVICE_GIDS; i++)
+		port_table_follow(device->gid[i].raw, device->ifindex);
+	lock_release(&device->lock);
+}
+
+void ports_follow_interfaces(void)
+{
+	struct group_member member;
+	unsigned at = 0;
+
+	contexts_visit(follow_addresses, NULL);
+	while (group_next_joined(&at, &member)) {
+		follow(&member);
+		device_put(member.device);
+	}
 }
 
 /* A datagram from this host has reached its members through shared memory. */

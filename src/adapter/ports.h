@@ -5,7 +5,8 @@
  * In:  groups that QPs are attached to; the transport's packets.
  * Out: arrived packets, to the transport; the transport's packets, to the socket.
  *
- * A group's port lives from the first attachment on its interface to the last detachment.
+ * A group's port lives from the first attachment on its interface to the last detachment, or until
+ * the interface is made anew.
  *
  * Any thread. Locks: each port's receive lock, outside of qp->lock; a look only tries it.
  */
@@ -20,21 +21,28 @@
 #include "adapter/port_table.h"
 #include "adapter/raw_sockets.h"
 #include "ctl/client.h"
-#include "object/context.h"
 #include "tcp/streams.h"
 #include "udp/wire.h"
+
+struct device;
 
 /* `arena`: where open ports are shown. 0 or -errno. */
 int ports_init(struct ctl_client *ctl, void *arena);
 
 /* The interface to join groups on, now; 0: none, all members are on this host. */
-uint32_t ports_group_interface(struct context *context);
+uint32_t ports_group_interface(struct device *device);
 /*
- * A QP of this context is attached to a group, or detached: 0, or an errno with a cause. A group is
+ * A QP of this device is attached to a group, or detached: 0, or an errno with a cause. A group is
  * left on the interface that it was joined on.
  */
-int ports_join(struct context *context, uint32_t ifindex, const union ibv_gid *group);
+int ports_join(struct device *device, uint32_t ifindex, const union ibv_gid *group);
 void ports_leave(uint32_t ifindex, const union ibv_gid *group);
+
+/*
+ * Progress thread: interfaces have changed, and devices know it. One that was made anew has another
+ * index: its groups are joined there, and what is sent to groups leaves there.
+ */
+void ports_follow_interfaces(void);
 
 /* False: no port is open, nor a packet socket, nor a stream; there is nothing to look at. */
 static inline bool ports_any(void)

@@ -73,7 +73,8 @@ static uint64_t migration_deadline_ns(void)
 
 static bool poll_interfaces(void)
 {
-	port_events_poll(clock_now_ns());
+	if (port_events_poll(clock_now_ns()))
+		ports_follow_interfaces();
 	return false;
 }
 

@@ -67,6 +67,9 @@ struct wire_sender *udp_sender(struct wire_port *port, uint32_t remote_qpn);
  */
 void udp_loop_multicast(struct wire_port *port);
 
+/* Multicast packets leave by another interface, which has the port's address now. */
+void udp_move(struct wire_port *port, uint32_t ifindex);
+
 /* struct roce_env's send, by flow->sender. count <= WIRE_BURST. */
 enum wire_result udp_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent);

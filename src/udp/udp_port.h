@@ -47,7 +47,7 @@ struct wire_sender {
 struct wire_port {
 	int fd;
 	uint8_t gid[WIRE_GID_BYTES];
-	uint32_t ifindex;
+	_Atomic uint32_t ifindex;
 	uint16_t number; /* of UDP, host order */
 	bool is_v4;
 	bool is_group;

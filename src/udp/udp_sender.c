@@ -55,6 +55,18 @@ static void set_options(const struct wire_port *port, int fd)
 	}
 }
 
+void udp_move(struct wire_port *port, uint32_t ifindex)
+{
+	port->ifindex = ifindex;
+	for (unsigned i = 0; i < UDP_SENDERS; i++) {
+		struct wire_sender *sender =
+			atomic_load_explicit(&port->senders[i], memory_order_acquire); /* SENDER */
+
+		if (sender)
+			set_options(port, sender->fd);
+	}
+}
+
 static int open_socket(struct wire_port *port, uint16_t *number)
 {
 	union gid_sockaddr address;

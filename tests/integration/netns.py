@@ -190,6 +190,15 @@ class Cable:
             harness.wait_until(lambda host=host: 'state UP' in host.ip('link', 'show', INTERFACE),
                                5, f'{INTERFACE} up')
 
+    def make_anew(self):
+        """Both interfaces, with the names and addresses that they had, and other indexes."""
+        before = [host.ip('-o', 'link', 'show', INTERFACE).split(':')[0] for host in self.hosts]
+        self.a.ip('link', 'del', INTERFACE)
+        self._join(True)
+        self._set_up()
+        after = [host.ip('-o', 'link', 'show', INTERFACE).split(':')[0] for host in self.hosts]
+        assert all(old != new for old, new in zip(before, after)), (before, after)
+
     def _keep_neighbours(self):
         """Who has an address is asked through the queue of the cable too, and the kernel gives up after three
         seconds: beside datagrams that fill it that is too soon.

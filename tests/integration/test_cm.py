@@ -501,6 +501,23 @@ def test_network_multicast(cables):
 
 
 @pytest.mark.network
+def test_network_multicast_of_an_interface_made_anew(cables):
+    """The receiver, which runs on, gets what is sent to its group by the new interface, too."""
+    cable = cables(1500)
+    argv = ['mckey', '-m', '239.1.1.7', '-b']
+    server = start_server(cable.a, [*argv, cable.a.address, '-C', '20'])
+    try:
+        cable.b.run(*argv, cable.b.address, '-s', '-C', '10')
+        cable.make_anew()
+        wait_until(lambda: '239.1.1.7' in cable.a.ip('maddr', 'show', 'dev', netns.INTERFACE), 10, 'joined again')
+        assert server.status is None, server.report()
+        cable.b.run(*argv, cable.b.address, '-s', '-C', '10')
+        assert server.wait(20) == 0, server.report()
+    finally:
+        cable.a.release(server)
+
+
+@pytest.mark.network
 def test_network_persistent_server(cables):
     cable = cables(1500)
     server = start_server(cable.a, ['rping', '-s', '-P'])

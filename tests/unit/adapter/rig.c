@@ -149,6 +149,7 @@ struct context *rig_context(unsigned first, unsigned count)
 
 	assert_true(context && device && count <= DEVICE_GIDS);
 	lock_init(&device->lock);
+	device->references = 1;
 	device->ifindex = if_nametoindex("lo");
 	snprintf(device->ib.name, sizeof(device->ib.name), "vrb_test");
 	for (unsigned i = 0; i < count; i++)

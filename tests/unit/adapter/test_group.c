@@ -57,7 +57,7 @@ static int attach(uint32_t qpn, uint32_t group)
 	int before = told, error;
 	bool is_new;
 
-	error = group_attach(qpn, &gid, 0, &is_new);
+	error = group_attach(&(struct group_member){ .qpn = qpn, .gid = gid }, &is_new);
 	assert_int_equal(told - before, is_new);
 	return error;
 }

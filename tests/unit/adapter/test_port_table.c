@@ -76,10 +76,10 @@ static void a_group_that_is_left_meanwhile_is_heard_no_more(void **state)
 	union ibv_gid group = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 3, 1 } };
 	union ibv_gid other = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 3, 2 } };
 
-	assert_int_equal(ports_join(context, context->device->ifindex, &group), 0);
+	assert_int_equal(ports_join(context->device, context->device->ifindex, &group), 0);
 	assert_true(port_table_listen(false));
 	ports_leave(context->device->ifindex, &group);
-	assert_int_equal(ports_join(context, context->device->ifindex, &other),
+	assert_int_equal(ports_join(context->device, context->device->ifindex, &other),
 			 0); /* in its place */
 	assert_true(port_table_listen(true));
 	assert_int_equal(rig_send(rig_open_address(1), other.raw, 1), 1);

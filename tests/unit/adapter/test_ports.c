@@ -15,6 +15,7 @@
 #include "adapter/port_table.h"
 #include "object/qp.h"
 #include "rig.h"
+#include "udp/udp.h"
 
 #define BATCH_MAX 128 /* what one look may take, and some more */
 
@@ -116,14 +117,14 @@ static void a_group_lives_from_the_first_to_the_last_attachment(void **state)
 	union ibv_gid other = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 1, 2 } };
 	struct wire_port *from = rig_open_address(1);
 
-	assert_int_equal(ports_join(context, context->device->ifindex, &group), 0);
-	assert_int_equal(ports_join(context, context->device->ifindex, &group), 0);
+	assert_int_equal(ports_join(context->device, context->device->ifindex, &group), 0);
+	assert_int_equal(ports_join(context->device, context->device->ifindex, &group), 0);
 	ports_leave(context->device->ifindex, &group);
 	assert_int_equal(rig_send(from, group.raw, 1), 1);
 	ports_leave(context->device->ifindex, &group);
 	assert_int_equal(ports_progress(0, PORTS_ALL), 0);
 	assert_int_equal(port_table_count, 2);
-	assert_int_equal(ports_join(context, context->device->ifindex, &other), 0);
+	assert_int_equal(ports_join(context->device, context->device->ifindex, &other), 0);
 	assert_int_equal(port_table_count, 2);
 	ports_leave(context->device->ifindex, &other);
 	free(context->device);
@@ -175,6 +176,55 @@ static void an_interface_that_is_made_anew_keeps_its_new_members(void **state)
 	free(context);
 }
 
+/* Its members stay members, without a call of the program. */
+static void members_follow_an_interface_that_is_made_anew(void **state)
+{
+	struct context *context = rig_context(1, 2);
+	union ibv_gid group = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 1, 4 } };
+	struct qp first = { .ib.qp_num = 1, .context = context };
+	struct qp second = { .ib.qp_num = 2, .context = context };
+	uint32_t before;
+
+	make_interface(context);
+	before = context->device->ifindex;
+	assert_int_equal(adapter_mcast_attach(&first, &group), 0);
+	assert_int_equal(adapter_mcast_attach(&second, &group), 0);
+	ports_follow_interfaces();
+	assert_true(is_joined(&group, before));
+	make_interface(context);
+	ports_follow_interfaces();
+	assert_false(is_joined(&group, before));
+	assert_true(is_joined(&group, context->device->ifindex));
+	assert_int_equal(adapter_mcast_detach(&first, &group), 0);
+	assert_true(is_joined(&group, context->device->ifindex));
+	assert_int_equal(adapter_mcast_detach(&second, &group), 0);
+	assert_false(is_joined(&group, context->device->ifindex));
+	free(context->device);
+	free(context);
+}
+
+/* What leaves for groups leaves by the interface that has the address. */
+static void a_port_follows_its_address(void **state)
+{
+	struct wire_port *from = rig_open_address(1);
+	struct port *port = &port_table[0];
+	uint32_t present = if_nametoindex("lo"), other;
+	struct context *context = rig_context(1, 2);
+
+	make_interface(context);
+	other = context->device->ifindex;
+	port->ifindex = present;
+	port_table_follow(port->gid, other);
+	assert_int_equal(port->ifindex, present); /* it is still there */
+	udp_sender(from, 0);
+	port->ifindex = 1u << 20;
+	udp_move(from, 1u << 20);
+	port_table_follow(port->gid, present);
+	assert_int_equal(port->ifindex, present);
+	free(context->device);
+	free(context);
+}
+
 static _Atomic bool done;
 
 static void *listen_now_and_then(void *arg)
@@ -209,7 +259,7 @@ static void groups_come_and_go_under_threads_that_look(void **state)
 	pthread_create(&threads[2], NULL, listen_now_and_then, NULL);
 	for (int i = 0; i < 200; i++) {
 		group.raw[15] = (uint8_t)i;
-		assert_int_equal(ports_join(context, context->device->ifindex, &group), 0);
+		assert_int_equal(ports_join(context->device, context->device->ifindex, &group), 0);
 		rig_send_to(from, 1, 4);
 		ports_leave(context->device->ifindex, &group);
 	}
@@ -235,6 +285,8 @@ int main(void)
 		TEST(catching_up_waits_for_the_thread_at_the_port),
 		TEST(a_cold_port_is_looked_at_with_all_and_warm_afterwards),
 		TEST(an_interface_that_is_made_anew_keeps_its_new_members),
+		TEST(members_follow_an_interface_that_is_made_anew),
+		TEST(a_port_follows_its_address),
 		TEST(a_group_lives_from_the_first_to_the_last_attachment),
 		TEST(groups_come_and_go_under_threads_that_look),
 	};

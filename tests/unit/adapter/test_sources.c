@@ -66,10 +66,11 @@ uint64_t __wrap_migrate_run(uint64_t now_ns)
 	return migration_due;
 }
 
-void __wrap_port_events_poll(uint64_t now);
-void __wrap_port_events_poll(uint64_t now)
+bool __wrap_port_events_poll(uint64_t now);
+bool __wrap_port_events_poll(uint64_t now)
 {
 	interface_polls++;
+	return false;
 }
 
 static int start(void **state)
