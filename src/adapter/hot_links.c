@@ -108,15 +108,20 @@ bool hot_links_progress(void)
 
 void hot_links_before_sleep(void)
 {
-	uint32_t count = atomic_load_explicit(&hot_count, memory_order_acquire);
+	uint32_t count;
 
+	if (doorbell_is_rung())
+		doorbell_take(warm);
+	count = atomic_load_explicit(&hot_count, memory_order_acquire);
 	for (uint32_t i = 0; i < count; i++)
 		attention_before_sleep(atomic_load_explicit(&hot[i], memory_order_acquire));
 }
 
+/* For its own turn, or for the other process: what a thread sent at it may need attention. */
 static bool waits(const struct link *link)
 {
-	return atomic_load_explicit(&link->waiting, memory_order_relaxed) ||
+	return attention_is_due(link) ||
+	       atomic_load_explicit(&link->waiting, memory_order_relaxed) ||
 	       atomic_load_explicit(&link->again, memory_order_relaxed);
 }
 

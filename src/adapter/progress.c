@@ -252,6 +252,7 @@ int adapter_sleep(struct channel *channel, struct cq **cq)
 		return 0;
 	leave_left_sleep();
 	nagle_on_poll();
+	hot_links_before_sleep(); /* of what was sent since the CQ was armed */
 	role = sleeper_begin();
 	if (!role)
 		return 0;

@@ -124,6 +124,11 @@ void attention_on_look(struct link *link, bool any)
 		wake_up(link);
 }
 
+bool attention_is_due(const struct link *link)
+{
+	return outstanding(link) != 0;
+}
+
 void attention_before_sleep(struct link *link)
 {
 	/* whoever has the lock looks, and the lock keeps the other process's arena mapped */

@@ -34,6 +34,7 @@
 
 #include <stdbool.h>
 
+#include "shm/doorbell.h"
 #include "shm/link.h"
 
 /* Some microseconds of a thread that polls. */
@@ -47,6 +48,20 @@ bool attention_expected(struct link *link);
 
 /* A look at the link. `any`: it found something. Wakes the other process after many in vain. */
 void attention_on_look(struct link *link, bool any) REQUIRES(link->rx_lock);
+
+/*
+ * The calling thread has published records: link_notify. If this process's pollers do not look at
+ * the link, they do from the next poll on, or the next attention_before_sleep (barrier BELL).
+ */
+static inline void attention_announce(struct link *link)
+{
+	link_notify(link);
+	if (doorbell_own && doorbell_is_cold(link->slot))
+		doorbell_ring(doorbell_own, link->slot);
+}
+
+/* The other process has not executed all records, as far as known. */
+bool attention_is_due(const struct link *link);
 
 /*
  * The calling thread is about to sleep, and will not look: wakes the other process if records wait

@@ -12,6 +12,7 @@
 #include "object/context.h"
 #include "object/qp_table.h"
 #include "packet/grh.h"
+#include "shm/attention.h"
 #include "shm/backoff.h"
 #include "shm/waiting.h"
 
@@ -80,7 +81,7 @@ static enum issue_result send_to(struct qp *qp, struct wqe *wqe, struct link *li
 	}
 	lock_release(&link->tx_lock);
 	if (record && *cause == CAUSE_NONE)
-		link_notify(link);
+		attention_announce(link);
 	return record ? ISSUE_DONE : ISSUE_NO_ROOM;
 }
 

@@ -112,7 +112,7 @@ static void announce(struct shm_qp *lq)
 	lq->published = false;
 	if (!lq->link || !lq->link->alive)
 		return;
-	link_notify(lq->link);
+	attention_announce(lq->link);
 }
 
 /* Before the record is published: a thread that sees its acknowledgement finds the entry. */

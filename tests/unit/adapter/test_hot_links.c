@@ -6,12 +6,15 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "adapter/hot_links.h"
+#include "base/eventfd.h"
+#include "shm/attention.h"
 #include "shm/doorbell.h"
 
 #define LINKS	 10
@@ -74,6 +77,7 @@ static int setup(void **state)
 		links[i].slot = slot_of(i);
 		links[i].xcopy = XCOPY_VM;
 		lock_init(&links[i].wait_lock);
+		lock_init(&links[i].rx_lock);
 		hot_links_add(&links[i]);
 	}
 	return 0;
@@ -199,6 +203,45 @@ static void test_work_of_this_process(void **state)
 	assert_false(doorbell_is_rung());
 }
 
+/* A link with a record that its peer, which seems to poll, does not execute. */
+static int leave_record(struct link *link, struct arena_header *peer)
+{
+	link->peer = peer;
+	link->alive = true;
+	link->cold_word = peer->cold;
+	link->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	link->tx.tail = 64;
+	return link->wake_fd;
+}
+
+static void test_a_sleeper_wakes_the_peer_of_a_cold_link(void **state)
+{
+	static struct arena_header peer;
+	int fd;
+
+	renew(RENEWALS);
+	assert_true(doorbell_is_cold(slot_of(8)));
+	fd = leave_record(&links[8], &peer);
+	hot_links_before_sleep();
+	assert_int_equal(eventfd_withdraw(fd, 100), 0);
+	attention_announce(&links[8]);
+	hot_links_before_sleep();
+	assert_int_equal(eventfd_withdraw(fd, 100), 1);
+	close(fd);
+}
+
+/* Not even if it is left while the link becomes cold. */
+static void test_a_link_with_a_record_stays_hot(void **state)
+{
+	static struct arena_header peer;
+	int fd = leave_record(&links[8], &peer);
+
+	renew(3 * RENEWALS);
+	assert_int_equal(cold_links(), LINKS - HOT);
+	assert_false(doorbell_is_cold(slot_of(8)));
+	close(fd);
+}
+
 static void test_removed(void **state)
 {
 	struct link other = links[8];
@@ -230,6 +273,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_ring, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_found_by_another_look, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_work_of_this_process, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_sleeper_wakes_the_peer_of_a_cold_link, setup,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_a_link_with_a_record_stays_hot, setup,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_removed, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_without_barrier, setup, teardown),
 	};

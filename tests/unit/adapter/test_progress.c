@@ -7,13 +7,17 @@
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "adapter/ports.h"
 #include "adapter/progress.h"
 #include "adapter/wakeup.h"
+#include "base/sleeper.h"
+#include "object/channel.h"
 #include "roce/roce.h"
 
 static unsigned leases, looks, yields, looks_at_yield;
@@ -49,6 +53,14 @@ int __wrap_sched_yield(void)
 	yields++;
 	looks_at_yield = looks;
 	return 0;
+}
+
+static unsigned before_sleep;
+
+void __wrap_hot_links_before_sleep(void);
+void __wrap_hot_links_before_sleep(void)
+{
+	before_sleep++;
 }
 
 static int setup(void **state)
@@ -99,6 +111,26 @@ static void a_thread_that_sleeps_between_polls_gets_none(void **state)
 	assert_int_equal(leases, 0);
 }
 
+static void nobody_ends(void)
+{
+}
+
+/* Programs arm, then post, then sleep: what they have posted is not overlooked. */
+static void a_thread_that_sleeps_tells_peers_that_may_not_look(void **state)
+{
+	static _Atomic uint32_t word;
+	struct channel channel = { .ib.fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK) };
+	struct cq *cq;
+
+	sleeper_init(&word, nobody_ends);
+	before_sleep = 0;
+	assert_int_equal(adapter_sleep(&channel, &cq), 0);
+	assert_null(cq);
+	assert_int_equal(before_sleep, 1);
+	sleeper_reset_after_fork();
+	close(channel.ib.fd);
+}
+
 /* What an empty poll says is not as old as its yield was long. */
 static void a_poll_that_yields_looks_again(void **state)
 {
@@ -117,6 +149,7 @@ int main(void)
 		cmocka_unit_test_setup(a_thread_that_waits_for_events_gets_none, setup),
 		cmocka_unit_test_setup(a_thread_that_sleeps_between_polls_gets_none, setup),
 		cmocka_unit_test_setup(a_poll_that_yields_looks_again, setup),
+		cmocka_unit_test_setup(a_thread_that_sleeps_tells_peers_that_may_not_look, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

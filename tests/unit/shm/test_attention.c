@@ -8,6 +8,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -15,6 +16,7 @@
 #include "base/eventfd.h"
 #include "memory/bounce.h"
 #include "shm/attention.h"
+#include "shm/doorbell.h"
 #include "shm/progress.h"
 
 #define FAR_SLOT 9
@@ -85,6 +87,23 @@ static void post(enum ibv_wr_opcode opcode, uint32_t bytes)
 				  .wr.rdma = { (uintptr_t)theirs, FAR_KEY } };
 
 	rig_post_send(qp, &wr);
+}
+
+/* A thread that arms a CQ next looks at the link again, and finds the record. */
+static void test_records_at_a_cold_link_ring(void **state)
+{
+	int heap = memfd_create("heap", MFD_CLOEXEC);
+
+	assert_int_equal(ftruncate(heap, DOORBELL_BYTES), 0);
+	doorbell_init(heap, rig.arena, RIG_SLOT);
+	post(IBV_WR_SEND, 8);
+	assert_false(doorbell_is_rung());
+	doorbell_set_cold(FAR_SLOT, true);
+	post(IBV_WR_SEND, 8);
+	assert_true(doorbell_is_rung());
+	doorbell_unmap(doorbell_own);
+	doorbell_reset_after_fork();
+	close(heap);
 }
 
 static bool completes(void)
@@ -328,6 +347,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_before_sleep_after_looks_in_vain, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_before_sleep, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_records_at_a_cold_link_ring, setup, teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
