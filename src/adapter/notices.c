@@ -7,6 +7,7 @@
 
 #include "adapter/group.h"
 #include "adapter/peers.h"
+#include "adapter/poll_lease.h"
 #include "adapter/port_open.h"
 #include "base/cause.h"
 #include "base/clock.h"
@@ -21,6 +22,7 @@
  */
 #define ATTEMPT_MS_MIN 50
 #define ATTEMPT_MS_MAX 400
+#define LOOKS_MAX      64
 
 static struct ctl_client *ctl;
 static int epoll = -1;
@@ -88,6 +90,25 @@ static void introduce(bool all)
 	introduce_ns = peers_introduce_again(all) ? clock_now_ns() + RECONNECT_NS : NEVER;
 }
 
+/* What came before peers took this process for asleep; what takes longer waits. */
+static void look_once_more(void)
+{
+	for (int round = 0; round < LOOKS_MAX && peers_progress_all(); round++)
+		;
+}
+
+/* The progress thread is away meanwhile, and threads that sleep for events serve themselves. */
+static int search(int limit_ms, char *why, size_t why_len)
+{
+	int error;
+
+	poll_lease_leave();
+	look_once_more();
+	error = ctl_reconnect(ctl, limit_ms, why, why_len);
+	poll_lease_on_awake();
+	return error;
+}
+
 /* Links outlive verbatimd, but notices of deaths and of new processes are lost meanwhile. */
 static void reconnect(void)
 {
@@ -103,7 +124,7 @@ static void reconnect(void)
 	}
 	if (clock_now_ns() < attempt_ns)
 		return;
-	error = ctl_reconnect(ctl, attempt_ms, why, sizeof(why));
+	error = search(attempt_ms, why, sizeof(why));
 	if (attempt_ms < ATTEMPT_MS_MAX)
 		attempt_ms *= 2;
 	if (error == -EADDRINUSE || error == -EPERM)

@@ -13,6 +13,8 @@
 #define LEASE_NS 1000000ull
 #define RENEW_NS (LEASE_NS / 2)
 
+enum { AWAKE, ASLEEP, AWAY }; /* need_wakeup */
+
 static struct arena_header *own;
 static int timer = -1;
 static _Atomic uint64_t lease_until; /* 0: no thread holds it */
@@ -47,8 +49,9 @@ uint64_t poll_lease_until_ns(void)
 bool poll_lease_renew(uint64_t now)
 {
 	uint64_t renew = atomic_load_explicit(&renew_at, memory_order_relaxed), fresh;
+	uint32_t asleep = ASLEEP;
 
-	if (now < renew && !atomic_load_explicit(&own->need_wakeup, memory_order_relaxed))
+	if (now < renew && atomic_load_explicit(&own->need_wakeup, memory_order_relaxed) != ASLEEP)
 		return false;
 	fresh = clock_now_ns(); /* the thread's look may have taken longer than a lease */
 	if (now < fresh)
@@ -58,7 +61,7 @@ bool poll_lease_renew(uint64_t now)
 		return false;
 	atomic_store_explicit(&holder, (uintptr_t)&self, memory_order_relaxed);
 	atomic_store(&lease_until, now + LEASE_NS);
-	atomic_store(&own->need_wakeup, false);
+	atomic_compare_exchange_strong(&own->need_wakeup, &asleep, AWAKE);
 	timers_set(timer, now + LEASE_NS); /* LEASE: last */
 	return true;
 }
@@ -96,14 +99,25 @@ bool poll_lease_end(void)
 		return false;
 	}
 	atomic_store(&lease_until, 0);
-	atomic_store_explicit(&own->need_wakeup, true, memory_order_release);
+	atomic_store_explicit(&own->need_wakeup, ASLEEP, memory_order_release);
 	hazard_barrier(); /* WAKEUP, TIMER */
 	return true;
 }
 
 void poll_lease_on_awake(void)
 {
-	atomic_store_explicit(&own->need_wakeup, false, memory_order_relaxed);
+	atomic_store_explicit(&own->need_wakeup, AWAKE, memory_order_relaxed);
+}
+
+void poll_lease_leave(void)
+{
+	atomic_store_explicit(&own->need_wakeup, AWAY, memory_order_release);
+	hazard_barrier(); /* WAKEUP */
+}
+
+bool poll_lease_is_left(void)
+{
+	return atomic_load(&own->need_wakeup) == AWAY;
 }
 
 void poll_lease_reset_after_fork(void)

@@ -9,6 +9,8 @@
  *
  *   need_wakeup  1  no thread looks: a peer that leaves something writes the wake eventfd
  *                0  the progress thread is awake, or a thread polls and holds the lease
+ *                2  the same as 1 for peers: the progress thread is away, in a call that takes
+ * long; renewing the lease does not change it
  *
  * Order LEASE: renewing stores the lease, clears need_wakeup, and sets the timer last. The thread
  * may be preempted between these steps for longer than a lease, while the progress thread ends the
@@ -64,8 +66,21 @@ void poll_lease_lend(uint64_t now_ns);
  */
 bool poll_lease_end(void);
 
-/* The progress thread is awake. */
+/* The progress thread is awake, or back. */
 void poll_lease_on_awake(void);
+
+/*
+ * The progress thread will be away. Peers wake the sleeper (base/sleeper.h) from here on, and write
+ * the eventfd, which is read late. The caller looks at links once more (WAKEUP).
+ */
+void poll_lease_leave(void);
+/*
+ * Whether it is away. A thread that sleeps for events asks after sleeper_prepare, and if so, it
+ * executes a membarrier and looks at links once more: a peer that came before the word was ASLEEP
+ * has left its work before that look, and one that comes later wakes the thread. If it is not, the
+ * progress thread looks once more (poll_lease_leave), and peers that come after that see the word.
+ */
+bool poll_lease_is_left(void);
 
 void poll_lease_reset_after_fork(void);
 

@@ -13,6 +13,7 @@
 #include "adapter/wakeup.h"
 #include "base/clock.h"
 #include "base/sleeper.h"
+#include "memory/hazard.h"
 #include "memory/hold.h"
 #include "object/context.h"
 #include "shm/nagle.h"
@@ -219,6 +220,18 @@ static void on_woken(uint32_t role)
 	hold_point();
 }
 
+/* The progress thread does not look in this thread's place (poll_lease_is_left). */
+static void look_if_alone(void)
+{
+	int round = 0;
+
+	if (!poll_lease_is_left())
+		return;
+	hazard_barrier();
+	while (peers_progress_all() && ++round < ROUNDS_OF_SLEEPER)
+		;
+}
+
 /* One sleep, after sleeper_prepare. False: the role is lost; see sleeper.h. */
 static bool sleep_once(struct channel *channel, uint32_t role, uint32_t asleep, struct cq **cq,
 		       int *rc)
@@ -259,6 +272,7 @@ int adapter_sleep(struct channel *channel, struct cq **cq)
 	while (!*cq && rc == 0 && sleeper_is(role)) {
 		uint32_t asleep = sleeper_prepare(role);
 
+		look_if_alone();
 		if (!channel_sleep_begin(channel))
 			break;
 		if (!sleep_once(channel, role, asleep, cq, &rc))

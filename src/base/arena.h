@@ -57,7 +57,8 @@ struct arena_header {
 	uint64_t cookie;
 	uint64_t cookie_addr; /* where the owner's own mapping has the cookie */
 	/*
-	 * 0: a thread of the owner polls, or will soon; 1: peers that queue work write the eventfd
+	 * 0: a thread of the owner polls, or will soon; else peers that queue work write the
+	 * eventfd
 	 */
 	_Alignas(64) _Atomic uint32_t need_wakeup;
 	/* a robust futex: the kernel marks it when the owner dies (adapter/liveness.h) */

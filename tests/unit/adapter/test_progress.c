@@ -13,6 +13,8 @@
 
 #include <cmocka.h>
 
+#include "adapter/peers.h"
+#include "adapter/poll_lease.h"
 #include "adapter/ports.h"
 #include "adapter/progress.h"
 #include "adapter/wakeup.h"
@@ -55,7 +57,14 @@ int __wrap_sched_yield(void)
 	return 0;
 }
 
-static unsigned before_sleep;
+static unsigned before_sleep, looks_at_all;
+
+int __wrap_peers_progress_all(void);
+int __wrap_peers_progress_all(void)
+{
+	looks_at_all++;
+	return 0;
+}
 
 void __wrap_hot_links_before_sleep(void);
 void __wrap_hot_links_before_sleep(void)
@@ -120,13 +129,44 @@ static void a_thread_that_sleeps_tells_peers_that_may_not_look(void **state)
 {
 	static _Atomic uint32_t word;
 	struct channel channel = { .ib.fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK) };
+	struct arena_header header = { 0 };
 	struct cq *cq;
 
 	sleeper_init(&word, nobody_ends);
+	assert_int_equal(poll_lease_init(&header), 0);
 	before_sleep = 0;
 	assert_int_equal(adapter_sleep(&channel, &cq), 0);
 	assert_null(cq);
 	assert_int_equal(before_sleep, 1);
+	poll_lease_reset_after_fork();
+	sleeper_reset_after_fork();
+	close(channel.ib.fd);
+}
+
+/*
+ * While the progress thread is away, what came before the peers saw this thread asleep has nobody
+ * else to find it.
+ */
+static void a_thread_that_sleeps_looks_if_the_progress_thread_is_away(void **state)
+{
+	static _Atomic uint32_t word;
+	struct channel channel = { .ib.fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK) };
+	struct arena_header header = { 0 };
+	struct cq *cq;
+
+	sleeper_init(&word, nobody_ends);
+	assert_int_equal(poll_lease_init(&header), 0);
+	looks_at_all = 0;
+	assert_int_equal(adapter_sleep(&channel, &cq), 0);
+	assert_int_equal(looks_at_all, 0);
+	poll_lease_leave();
+	assert_true(header.need_wakeup);
+	assert_int_equal(adapter_sleep(&channel, &cq), 0);
+	assert_int_equal(looks_at_all, 1);
+	poll_lease_on_awake();
+	assert_int_equal(adapter_sleep(&channel, &cq), 0);
+	assert_int_equal(looks_at_all, 1);
+	poll_lease_reset_after_fork();
 	sleeper_reset_after_fork();
 	close(channel.ib.fd);
 }
@@ -150,6 +190,8 @@ int main(void)
 		cmocka_unit_test_setup(a_thread_that_sleeps_between_polls_gets_none, setup),
 		cmocka_unit_test_setup(a_poll_that_yields_looks_again, setup),
 		cmocka_unit_test_setup(a_thread_that_sleeps_tells_peers_that_may_not_look, setup),
+		cmocka_unit_test_setup(a_thread_that_sleeps_looks_if_the_progress_thread_is_away,
+				       setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

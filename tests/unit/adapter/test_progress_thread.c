@@ -149,6 +149,24 @@ static void a_daemon_that_hangs_stops_no_packets(void **state)
 	world.daemon_is_lost = false;
 }
 
+static bool has_searched_enough(void)
+{
+	wakeup_on_polling(clock_now_ns()); /* a poller, which may sleep next */
+	return world.searches >= 4;
+}
+
+/* Meanwhile peers wake a thread that sleeps for events, which looks at links. */
+static void peers_wake_the_process_while_its_daemon_is_sought(void **state)
+{
+	world.searches = 0;
+	world.searched_awake = false;
+	world.daemon_is_lost = true;
+	wakeup_send();
+	assert_true(world_waits_for(has_searched_enough));
+	world.daemon_is_lost = false;
+	assert_false(world.searched_awake);
+}
+
 /* The same for a stream: packets are taken in the pauses between the searches. */
 static void a_daemon_that_hangs_stops_no_stream(void **state)
 {
@@ -189,6 +207,7 @@ int main(void)
 		TEST(waits_for_a_thread_at_a_link_without_spinning),
 		TEST(a_stream_starves_no_source),
 		TEST(a_daemon_that_hangs_stops_no_packets),
+		TEST(peers_wake_the_process_while_its_daemon_is_sought),
 		TEST(a_daemon_that_hangs_stops_no_stream),
 		TEST(packets_put_off_no_search),
 	};

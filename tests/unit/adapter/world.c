@@ -66,7 +66,9 @@ int __wrap_ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t w
 		return 0;
 	if (limit_ms > world.longest_search_ms)
 		world.longest_search_ms = limit_ms;
+	world.searched_awake |= !world.header.need_wakeup;
 	world_sleep_ms((unsigned)limit_ms);
+	world.searched_awake |= !world.header.need_wakeup;
 	search_end_ns = clock_now_ns();
 	return -ETIMEDOUT;
 }

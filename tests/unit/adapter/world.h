@@ -31,6 +31,7 @@ struct world {
 	_Atomic unsigned searches;	    /* for verbatimd */
 	_Atomic uint64_t shortest_pause_ns; /* between two of them */
 	_Atomic int longest_search_ms;	    /* its limit */
+	_Atomic bool searched_awake;	    /* need_wakeup was 0 during one of them */
 	_Atomic unsigned searches_at_empty; /* when the last packet was taken */
 
 	/* What the progress thread finds. */
