@@ -132,51 +132,94 @@ static void defer_free(struct link *link) REQUIRES(links_lock)
 	deferred = link;
 }
 
+/* The link to the process that verbatimd handed over, with a reference; NULL: there is none yet. */
+static struct link *get_present(const struct ctl_peer_info *info)
+{
+	struct link *there;
+
+	lock_acquire(&links_lock);
+	there = links[info->slot];
+	if (there && !is_same(there, info->pid))
+		there = NULL;
+	if (there)
+		link_get(there);
+	lock_release(&links_lock);
+	return there;
+}
+
+/* verbatimd may have told the other end of this memory alone. */
+static void take_memory(struct link *link, const struct ctl_peer_info *info)
+{
+	if (peer_link_offers_memory(info) && link_move(link, (int)info->side, info->link_fd))
+		wake_both_ends(link);
+}
+
+/*
+ * With another reference. False: another thread was quicker, this peer is dead, or it has left this
+ * memory; the link was never used.
+ */
+static bool enter(struct link *link)
+{
+	struct link *there;
+	bool entered = false;
+
+	lock_acquire(&links_lock);
+	there = links[link->slot];
+	if (!link_is_spent(link) &&
+	    !(there && (is_same(there, link->pid) || liveness_is_dead(link->peer))) &&
+	    link_start(link)) {
+		if (there)
+			defer_free(there);
+		links[link->slot] = link;
+		activate(link);
+		link_get(link);
+		entered = true;
+	}
+	lock_release(&links_lock);
+	return entered;
+}
+
+/*
+ * The link that is there instead of the one that verbatimd handed over, with a reference; NULL:
+ * none. verbatimd may have offered the quicker thread other memory, and only this one to the other
+ * end.
+ */
+static struct link *take_quicker(const struct ctl_peer_info *info)
+{
+	struct link *there;
+	bool same;
+
+	lock_acquire(&links_lock);
+	there = links[info->slot];
+	if (there && is_dead(there))
+		there = NULL;
+	if (there)
+		link_get(there);
+	same = there && there->pid == info->pid;
+	lock_release(&links_lock);
+	if (same)
+		take_memory(there, info);
+	return there;
+}
+
 /*
  * The link to the process that verbatimd handed over, made if there is none yet, with a reference.
  * A notice that is read late does not replace the link to the slot's next process.
  */
 static struct link *take_over(struct ctl_peer_info *info)
 {
-	struct link *link = NULL, *there;
+	struct link *link = get_present(info);
 
-	lock_acquire(&links_lock);
-	there = links[info->slot];
-	if (there && is_same(there, info->pid))
-		link_get(link = there);
-	lock_release(&links_lock);
-	if (!link)
-		link = peer_link_make(info);
-	else if (peer_link_offers_memory(info) && link_move(link, (int)info->side, info->link_fd))
-		wake_both_ends(link);
-	peer_link_close_info(info);
-	if (!link || link == there)
-		return link;
-	lock_acquire(&links_lock);
-	there = links[link->slot];
-	if (link_is_spent(link) ||
-	    (there && (is_same(there, link->pid) || liveness_is_dead(link->peer))) ||
-	    !link_start(link)) {
-		/* another thread was quicker, or this peer is dead; the link was never used */
-		lock_release(&links_lock);
+	if (link) {
+		take_memory(link, info);
+	} else if ((link = peer_link_make(info)) && enter(link)) {
+		/* The peer may have stored records before the link was in the table. */
+		wakeup_kick();
+	} else if (link) {
 		link_close(link);
-		lock_acquire(&links_lock);
-		there = links[info->slot];
-		if (there && is_dead(there))
-			there = NULL;
-		if (there)
-			link_get(there);
-		lock_release(&links_lock);
-		return there;
+		link = take_quicker(info);
 	}
-	if (there)
-		defer_free(there);
-	links[link->slot] = link;
-	activate(link);
-	link_get(link);
-	lock_release(&links_lock);
-	/* The peer may have stored records before the link was in the table. */
-	wakeup_kick();
+	peer_link_close_info(info);
 	return link;
 }
 
@@ -470,8 +513,7 @@ void peers_on_none(uint32_t slot, int error)
 	if (error != ENOENT && error != ENOTCONN)
 		cause_report_ratelimited(CAUSE_MEMORY_EXHAUSTED, 0,
 					 "verbatimd makes no link to the process in slot %u: %s; "
-					 "it needs 5 descriptors a process, and one for each two "
-					 "that communicate",
+					 "it needs 5 descriptors a process, and some for links",
 					 slot, strerror(error));
 	forget_question(slot, clock_coarse_ns() + PEERS_MISS_NS);
 	on_no_introduction(slot);

@@ -16,9 +16,10 @@
  * another process with another slot.
  *
  * What a caller has to expect:
- *  - A link comes twice when both ends ask at the same time, and again after a reconnection. If a
- *    LINK notice or a result of ctl_peer is for a slot and pid whose link is in use, the caller
- *    closes the new descriptors and keeps the old link. Links outlive the daemon that made them.
+ *  - A link comes twice when both ends ask at the same time, and again after a reconnection, maybe
+ *    with other memory (daemon/links.h). If a LINK notice or a result of ctl_peer is for a slot and
+ *    pid whose link is in use, the caller keeps that, and moves to the memory unless both ends have
+ *    started with the old one. Links outlive the daemon that made them.
  *  - A new daemon does not know the links of an earlier one. After ctl_reconnect the caller calls
  *    ctl_peer or ctl_peer_ask once for every linked peer, and closes the descriptors that it gets,
  *    so that the daemon announces that peer's death again. -ENOENT means that the peer has died or

@@ -76,6 +76,8 @@ struct daemon {
 	uint64_t away_turn; /* of the loop, in which is_any_away was found out (slot_token.h) */
 	bool is_any_away;
 	struct counts counts;
+	struct list kept_links; /* those that have their memory, the oldest first: daemon/links.h */
+	unsigned kept_count;
 	struct list memberships; /* of all multicast groups */
 	struct list port_groups;
 	unsigned port_group_count;

@@ -5,13 +5,15 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "base/check.h"
 
 struct link {
 	struct client *ends[2]; /* by side; both the same in a process's link with itself */
-	struct fdref *memory;
+	struct fdref *memory;	/* NULL: forgotten */
+	struct list kept;	/* in daemon.kept_links while it has its memory; else alone */
 };
 
 static struct fdref *create_memory(int *error)
@@ -36,21 +38,68 @@ static struct fdref *create_memory(int *error)
 	return f;
 }
 
-static struct link *create(struct client *a, struct client *b, int *error)
+/* The fdref closes it once no message waits that has it. */
+static void forget(struct daemon *d, struct link *l)
+{
+	if (!l->memory)
+		return;
+	list_del(&l->kept);
+	d->kept_count--;
+	fdref_put(l->memory);
+	l->memory = NULL;
+}
+
+static void forget_oldest(struct daemon *d)
+{
+	forget(d, list_entry(d->kept_links.next, struct link, kept));
+}
+
+static unsigned kept_max(void)
+{
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur / 8 >= LINKS_KEPT)
+		return LINKS_KEPT;
+	return (unsigned)limit.rlim_cur / 8;
+}
+
+static void forget_beyond_limit(struct daemon *d)
+{
+	unsigned max = kept_max();
+
+	while (d->kept_count > max)
+		forget_oldest(d);
+}
+
+/* 0, or a positive errno. Where descriptors are short, older links lose theirs. */
+static int give_memory(struct daemon *d, struct link *l)
+{
+	int error = 0;
+
+	do {
+		l->memory = create_memory(&error);
+		if (l->memory) {
+			list_add_tail(&d->kept_links, &l->kept);
+			d->kept_count++;
+			return 0;
+		}
+		if ((error != EMFILE && error != ENFILE) || list_empty(&d->kept_links))
+			return error;
+		forget_oldest(d);
+	} while (true);
+}
+
+/* Without memory. NULL: out of memory. */
+static struct link *create(struct client *a, struct client *b)
 {
 	struct link *l = malloc(sizeof(*l));
 
-	if (!l) {
-		*error = ENOMEM;
+	if (!l)
 		return NULL;
-	}
-	l->memory = create_memory(error);
-	if (!l->memory) {
-		free(l);
-		return NULL;
-	}
 	l->ends[0] = a->slot < b->slot ? a : b;
 	l->ends[1] = a->slot < b->slot ? b : a;
+	l->memory = NULL;
+	list_init(&l->kept);
 	a->links[b->slot] = l;
 	b->links[a->slot] = l;
 	return l;
@@ -60,7 +109,7 @@ static void destroy(struct link *l)
 {
 	l->ends[0]->links[l->ends[1]->slot] = NULL;
 	l->ends[1]->links[l->ends[0]->slot] = NULL;
-	fdref_put(l->memory);
+	forget(l->ends[0]->daemon, l);
 	free(l);
 }
 
@@ -80,30 +129,51 @@ static int send_link(struct link *l, struct client *to, struct client *peer,
 	return client_post(to, &message, sizeof(message), fds, CTL_LINK_FDS);
 }
 
-/* The link of c with a peer, made if need be. NULL and *error: a positive errno. */
+/* Makes memory, and tells the other end of it. 0, or a positive errno: then there is none. */
+static int offer_memory(struct link *l, struct client *c, struct client *peer)
+{
+	int error = give_memory(c->daemon, l), rc;
+
+	if (error || peer == c)
+		return error;
+	/* The other end first: if that fails, the requester gets no link either. */
+	rc = send_link(l, peer, c, (struct ctl_header){ .type = CTL_NOTICE_LINK });
+	if (!rc)
+		return 0;
+	forget(c->daemon, l);
+	return rc == -ECONNRESET ? ENOENT : EMFILE;
+}
+
+/* The link of c with a peer, made if need be, with memory. NULL and *error: a positive errno. */
 static struct link *find_or_create(struct client *c, unsigned slot, int *error)
 {
 	struct client *peer = slot >= 1 && slot <= CTL_SLOT_MAX ? c->daemon->by_slot[slot] : NULL;
 	struct link *l;
-	int rc;
+	bool is_new;
 
 	if (!peer || peer->disconnecting || !client_sees(c, peer)) {
 		*error = ENOENT;
 		return NULL;
 	}
-	if (c->links[slot])
-		return c->links[slot];
-	l = create(c, peer, error);
-	if (!l || peer == c)
-		return l;
-	/* The other end first: if that fails, the requester gets no link either. */
-	rc = send_link(l, peer, c, (struct ctl_header){ .type = CTL_NOTICE_LINK });
-	if (rc) {
-		*error = rc == -ECONNRESET ? ENOENT : EMFILE;
-		destroy(l);
+	is_new = !c->links[slot];
+	l = is_new ? create(c, peer) : c->links[slot];
+	if (!l) {
+		*error = ENOMEM;
 		return NULL;
 	}
-	return l;
+	if (!l->memory)
+		*error = offer_memory(l, c, peer);
+	if (!*error)
+		return l;
+	/* One that the ends knew before stays: each of them is told of the other's death. */
+	if (is_new)
+		destroy(l);
+	return NULL;
+}
+
+void links_init(struct daemon *d)
+{
+	list_init(&d->kept_links);
 }
 
 void links_on_peer(struct client *c, struct fdmsg *m)
@@ -115,6 +185,7 @@ void links_on_peer(struct client *c, struct fdmsg *m)
 
 	if (l && send_link(l, c, c->daemon->by_slot[slot], header) == -ETOOMANYREFS)
 		error = EMFILE;
+	forget_beyond_limit(c->daemon);
 	if (error) {
 		struct ctl_link none = { .header = header, .status = error, .slot = slot };
 
@@ -159,7 +230,7 @@ void links_on_dismissal(struct client *c)
  * The links of a process:
  * - each is known to both ends, by the slot of the other one;
  * - both ends have their slots, and the lower one is on side 0;
- * - it has its memory.
+ * - it has its memory if and only if it is among those that keep theirs.
  */
 void links_check(const struct client *c)
 {
@@ -174,8 +245,10 @@ void links_check(const struct client *c)
 		peer = l->ends[l->ends[0] == c];
 		INVARIANT(peer == c->daemon->by_slot[slot] && peer->links[c->slot] == l,
 			  "slots %u and %u: the other end has slot %u", c->slot, slot, peer->slot);
-		INVARIANT(l->ends[0]->slot <= l->ends[1]->slot && l->memory, "sides %u and %u",
-			  l->ends[0]->slot, l->ends[1]->slot);
+		INVARIANT(l->ends[0]->slot <= l->ends[1]->slot, "sides %u and %u", l->ends[0]->slot,
+			  l->ends[1]->slot);
+		INVARIANT(!l->memory == list_empty(&l->kept), "slots %u and %u: memory %d", c->slot,
+			  slot, l->memory != NULL);
 	}
 }
 #endif

@@ -62,6 +62,7 @@ static int init_core(struct daemon *d, enum daemon_scope scope)
 	d->hooks = &hooks;
 	client_init_all(d);
 	counts_init(d);
+	links_init(d);
 	list_init(&d->memberships);
 	list_init(&d->port_groups);
 	idle_exit_init(&d->idle_exit, &d->loop, scope == DAEMON_OF_SYSTEM);
@@ -107,6 +108,8 @@ static void server_check(const struct daemon *d)
 	INVARIANT(list_empty(&d->disconnecting), "%zu clients",
 		  list_check(&d->disconnecting, SIZE_MAX));
 	list_check(&d->clients, SIZE_MAX);
+	INVARIANT(list_check(&d->kept_links, d->kept_count) == d->kept_count, "%u links",
+		  d->kept_count);
 	slots_check(d);
 	list_for_each(m, &d->clients) {
 		if (check_sometimes(BETWEEN_CHECKS))

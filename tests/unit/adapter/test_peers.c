@@ -36,7 +36,8 @@ static struct ring_producer tx;
 static pid_t peer_pid;
 static bool is_known; /* verbatimd does not know of the peer's death yet */
 static void (*while_asked)(void);
-static enum xcopy xcopy; /* XCOPY_VM: the peer's PID is valid in this PID namespace */
+static void (*while_made)(void); /* a link, which is not in the table yet */
+static enum xcopy xcopy;	 /* XCOPY_VM: the peer's PID is valid in this PID namespace */
 static unsigned carried_out, closed;
 
 /*
@@ -134,10 +135,15 @@ void __wrap_progress_on_broken_ring(struct link *link)
 void __wrap_xcopy_probe(struct link *link);
 void __wrap_xcopy_probe(struct link *link)
 {
+	void (*meanwhile)(void) = while_made;
+
 	if (link->slot != PEER_SLOT)
 		return;
 	link->xcopy = xcopy;
 	link->xcopy_error = xcopy == XCOPY_NONE ? ESRCH : 0;
+	while_made = NULL;
+	if (meanwhile)
+		meanwhile();
 }
 
 void __wrap_wakeup_kick(void);
@@ -443,6 +449,33 @@ static void test_asked_twice_at_once(void **state)
 	assert_int_equal(closed, 1);
 }
 
+/* verbatimd has forgotten what it offered before, and offers another memory. */
+static void be_quicker_with_other_memory(void)
+{
+	int offered = memory_fd;
+
+	memory_fd = make_memory("other link", LINK_BYTES_NEEDED);
+	be_quicker();
+	close(memory_fd);
+	memory_fd = offered;
+}
+
+/* The peer may know the memory alone that the slower thread was offered. */
+static void test_asked_twice_with_other_memory(void **state)
+{
+	struct link *link;
+
+	while_made = be_quicker_with_other_memory;
+	link = find();
+	assert_non_null(link);
+	assert_ptr_equal(link, quicker);
+	leave_one();
+	peers_progress_all();
+	assert_int_equal(carried_out, 1);
+	see_it_die();
+	assert_int_equal(closed, 1);
+}
+
 /* It lives in another PID namespace. */
 static void test_peer_with_our_pid(void **state)
 {
@@ -715,6 +748,7 @@ int main(void)
 		TEST(introduces_later_who_is_not_back),
 		TEST(a_link_that_cannot_be_mapped_is_a_miss),
 		TEST(asked_twice_at_once),
+		TEST(asked_twice_with_other_memory),
 		TEST(peer_with_our_pid),
 		TEST(the_dead_do_not_copy),
 		TEST(zombies_do_not_copy),
