@@ -26,7 +26,7 @@ void peer_link_close_info(struct ctl_peer_info *info)
 static void report_failure(const struct ctl_peer_info *info)
 {
 	cause_report_ratelimited(CAUSE_MEMORY_EXHAUSTED, 0,
-				 "no link to process %d: %s; it takes 9 MiB of addresses",
+				 "no link to process %d: %s; it takes 7 MiB of addresses",
 				 (int)info->pid, strerror(errno));
 }
 

@@ -59,6 +59,12 @@ struct mapped {
 	char *tx, *rx;
 };
 
+/* What lies behind it, up to the rings, nobody uses. */
+static size_t control_bytes(void)
+{
+	return page_round_up(sizeof(struct link_shared));
+}
+
 static bool map_memory(struct mapped *m, int fd, int tx_side, int rx_side)
 {
 	struct stat st;
@@ -66,7 +72,7 @@ static bool map_memory(struct mapped *m, int fd, int tx_side, int rx_side)
 	if (fstat(fd, &st))
 		return false;
 	m->number = st.st_ino;
-	m->shared = mmap(NULL, LINK_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	m->shared = mmap(NULL, control_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (m->shared == MAP_FAILED)
 		return false;
 	m->tx = ring_map(fd, LINK_CONTROL_BYTES + (size_t)tx_side * RING_BYTES);
@@ -77,7 +83,7 @@ static bool map_memory(struct mapped *m, int fd, int tx_side, int rx_side)
 		return true;
 	ring_unmap(m->tx);
 unmap_control:
-	munmap(m->shared, LINK_CONTROL_BYTES);
+	munmap(m->shared, control_bytes());
 	return false;
 }
 
@@ -85,7 +91,7 @@ static void unmap_memory(const struct mapped *m)
 {
 	ring_unmap(m->tx);
 	ring_unmap(m->rx);
-	munmap(m->shared, LINK_CONTROL_BYTES);
+	munmap(m->shared, control_bytes());
 }
 
 static void put_memory(struct link *link, const struct mapped *m, int tx_side, int rx_side)
@@ -439,14 +445,14 @@ void link_check_tx(const struct link *link)
 		  tail - head);
 	if (tail == head)
 		return;
-	INVARIANT(last->end <= tx->tail, "slot %u: the last message ends at %llu, tail %llu",
-		  link->slot, (unsigned long long)last->end, (unsigned long long)tx->tail);
+	INVARIANT(!flight_is_after(last->end, flight_position(tx->tail)),
+		  "slot %u: the last message ends at unit %u, tail %llu", link->slot, last->end,
+		  (unsigned long long)tx->tail);
 	if (tail - head > 1)
-		INVARIANT(link->in_flight[(tail - 2) % IN_FLIGHT_MAX].end < last->end,
-			  "slot %u: message %u ends at %llu, the next one at %llu", link->slot,
-			  tail - 2,
-			  (unsigned long long)link->in_flight[(tail - 2) % IN_FLIGHT_MAX].end,
-			  (unsigned long long)last->end);
+		INVARIANT(
+			flight_is_after(last->end, link->in_flight[(tail - 2) % IN_FLIGHT_MAX].end),
+			"slot %u: message %u ends at unit %u, the next one at %u", link->slot,
+			tail - 2, link->in_flight[(tail - 2) % IN_FLIGHT_MAX].end, last->end);
 }
 
 /*

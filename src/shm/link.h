@@ -40,15 +40,34 @@ enum xcopy {
 	XCOPY_VM,   /* process_vm_readv, process_vm_writev */
 };
 
-/* A message that waits for its acknowledgement. */
+/*
+ * A message that waits for its acknowledgement. There are many of them, so they are short: two
+ * positions compare by the sign of their difference, as less than 2^31 units (128 GiB) lie between
+ * an entry and any acknowledgement that it is compared with. Both are of records that the other end
+ * has read, or can: they differ by the ring's length, and by what is sent between two looks at the
+ * link.
+ */
 struct in_flight {
-	uint64_t end; /* position after its last record */
+	uint32_t end; /* position after its last record, in units of RECORD_UNIT */
 	uint32_t qpn;
 	uint32_t epoch;
 	uint32_t seq; /* of the WQE */
 };
 
-#define IN_FLIGHT_MAX 8192 /* a power of two */
+#define IN_FLIGHT_MAX 4096 /* a power of two: as many as there can be records in the ring */
+
+_Static_assert(IN_FLIGHT_MAX == RING_BYTES / RECORD_UNIT, "the ring is full first");
+
+static inline uint32_t flight_position(uint64_t position)
+{
+	return (uint32_t)(position / RECORD_UNIT);
+}
+
+/* Whether `end` is after another such position. */
+static inline bool flight_is_after(uint32_t end, uint32_t other)
+{
+	return (int32_t)(end - other) > 0;
+}
 
 /* Whether the other process polls: shm/attention.h. */
 struct attention {

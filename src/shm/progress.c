@@ -81,7 +81,7 @@ static void take_acks(struct turn *turn, uint64_t acked) REQUIRES(turn->link->rx
 		struct in_flight entry = link->in_flight[head % IN_FLIGHT_MAX];
 		struct shm_qp *lq;
 
-		if (entry.end > acked)
+		if (flight_is_after(entry.end, flight_position(acked)))
 			break;
 		if (touched && touched->qp->ib.qp_num != entry.qpn)
 			shm_requester_on_progress(touched);

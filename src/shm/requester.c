@@ -122,7 +122,7 @@ static void enter_flight(struct link *link, struct shm_qp *lq, uint32_t units)
 	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_relaxed);
 
 	link->in_flight[tail % IN_FLIGHT_MAX] = (struct in_flight){
-		.end = link->tx.tail + (uint64_t)units * RECORD_UNIT,
+		.end = flight_position(link->tx.tail) + units,
 		.qpn = lq->qp->ib.qp_num,
 		.epoch = lq->epoch,
 		.seq = lq->qp->sq.issue,

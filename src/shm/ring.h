@@ -33,7 +33,7 @@
 
 #include "shm/record.h"
 
-#define RING_BYTES (512 * 1024) /* a multiple of PAGE_BYTES_MAX: the second copy follows it */
+#define RING_BYTES (256 * 1024) /* a multiple of PAGE_BYTES_MAX: the second copy follows it */
 
 /* In shared memory; written by the consumer only. */
 struct ring_control {

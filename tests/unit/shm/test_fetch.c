@@ -442,7 +442,7 @@ static void test_no_source(void **state)
  * More than a turn.
  */
 
-#define MESSAGES 6
+#define MESSAGES 3
 #define PIECES	 (BYTES / RENDEZVOUS_PIECE)
 
 static void queue_messages(uint32_t count)
