@@ -606,6 +606,7 @@ static bool has_ended(struct link *link)
 static void look_at_rings(struct link *link)
 {
 	progress_link(link); /* a ring that nobody polls is not known to be broken */
+	link_give_back(link);
 	if (!link->broken && !link_is_broken(link))
 		return;
 	if (!link->broken)

@@ -163,7 +163,8 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	link->references = 1;
 	link->dying = link->marked = false;
 	link->broken = false;
-	link->seen_tail = 0;
+	link->seen_tail = link->rest_tail = 0;
+	link->rests = 0;
 	link->late_acked = 0;
 	return link;
 }
@@ -378,6 +379,26 @@ bool link_is_broken(struct link *link)
 	}
 	lock_release(&link->rx_lock);
 	return broken;
+}
+
+static bool tx_rests(struct link *link) REQUIRES(link->tx_lock)
+{
+	if (link->tx.tail != link->rest_tail)
+		link->rests = 0;
+	else if (link->rests < LINK_RESTS)
+		link->rests++;
+	link->rest_tail = link->tx.tail;
+	return link->rests == LINK_RESTS;
+}
+
+void link_give_back(struct link *link)
+{
+	if (!lock_try(&link->tx_lock))
+		return;
+	if (tx_rests(link) && link->alive && !link->broken && !link->tx.broken &&
+	    link->tx.tail - link->tx.given >= PAGE_BYTES_MAX)
+		ring_give_back(&link->tx);
+	lock_release(&link->tx_lock);
 }
 
 void link_close(struct link *link)

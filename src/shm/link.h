@@ -150,7 +150,9 @@ struct link {
 
 	struct lock tx_lock; /* guards tx and the tail of in_flight */
 	struct ring_producer tx;
-	uint64_t seen_tail;	     /* tx.tail in the last link_is_broken */
+	uint64_t seen_tail; /* tx.tail in the last link_is_broken */
+	uint64_t rest_tail; /* tx.tail in the last link_give_back, */
+	uint32_t rests;	    /* and for how many calls it has been that; LINK_RESTS at most */
 	struct in_flight *in_flight; /* IN_FLIGHT_MAX entries */
 	_Atomic uint32_t flight_head, flight_tail;
 
@@ -239,6 +241,14 @@ bool link_executed(struct link *link, uint64_t position);
  * second later, are looked at.
  */
 bool link_is_broken(struct link *link);
+
+/*
+ * Gives back the memory of the ring that we write, if nothing was sent for LINK_RESTS calls, which
+ * are a second apart, and 64 KiB or more since the last time. Does nothing while another thread
+ * sends.
+ */
+#define LINK_RESTS 5
+void link_give_back(struct link *link);
 
 /*
  * Unmaps the rings, after the last progress; the struct goes to the pool with the last reference.

@@ -66,6 +66,21 @@ void ring_break(struct ring_producer *ring)
 	spoil(ring, ring->tail);
 }
 
+/* The range is contiguous, though it may pass the ring's end, as the data are mapped twice. */
+void ring_give_back(struct ring_producer *ring)
+{
+	uint64_t head =
+		atomic_load_explicit(&ring->control->head, memory_order_acquire); /* RING-2 */
+	uint64_t page = page_bytes();
+	uint64_t begin = page_round_up(ring->tail + RECORD_UNIT);
+	uint64_t end = (head + RING_BYTES) & ~(page - 1);
+
+	ring->given = ring->tail;
+	/* whatever the other end stores: [tail, tail + RING_BYTES) at most */
+	if (ring->tail - head <= RING_BYTES && begin < end)
+		madvise(ring->data + begin % RING_BYTES, end - begin, MADV_REMOVE);
+}
+
 char *ring_map(int fd, size_t offset)
 {
 	char *area = mmap(NULL, 2 * RING_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -11,7 +11,8 @@
  *           release; ring_peek loads the word with acquire. So a consumer that sees the word sees
  *           the record, and finds 0 after it until the next one is published.
  *   RING-2  ring_release stores head with release after the last read of a record; ring_reserve
- *           loads it with acquire before it overwrites.
+ *           loads it with acquire before it overwrites, and ring_give_back before it gives back
+ *           pages.
  *   RING-3  ring_release stores acked with release, after the completions at the responder and the
  *           NAKs in the other direction's ring. The completer loads acked with acquire, then
  *           reads the other direction until it is empty, and only then uses acked.
@@ -45,8 +46,9 @@ struct ring_control {
 struct ring_producer {
 	char *data;
 	struct ring_control *control;
-	uint64_t tail; /* next to write; stored atomically (shm/attention.h) */
-	uint64_t head; /* as last seen */
+	uint64_t tail;	/* next to write; stored atomically (shm/attention.h) */
+	uint64_t head;	/* as last seen */
+	uint64_t given; /* tail in the last ring_give_back */
 	bool broken;
 };
 
@@ -191,6 +193,15 @@ bool ring_is_whole(struct ring_producer *ring);
  * Nothing is published any more.
  */
 void ring_break(struct ring_producer *ring);
+
+/*
+ * Gives back the memory of all pages that lie between the end of the last record, with the 0 word
+ * after it, and the first record that the consumer may read. The producer may write there at any
+ * time; here the kernel writes zeros for it, which the consumer does not read. The next record that
+ * reaches such a page gets a new one. Nothing is published meanwhile. Pages that are locked
+ * (mlockall) stay.
+ */
+void ring_give_back(struct ring_producer *ring);
 
 /*
  * Maps RING_BYTES at `offset` of `fd` twice in a row. Returns MAP_FAILED and errno on failure;

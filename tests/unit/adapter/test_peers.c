@@ -733,6 +733,29 @@ static void test_ends_a_broken_link(void **state)
 	assert_null(find());
 }
 
+/* The peer has read none of our records; pages behind the last one are given back. */
+static void test_gives_back_what_rests(void **state)
+{
+	uint64_t now = PEERS_LOOK_NS;
+	struct link *link = find();
+
+	assert_non_null(link);
+	for (int i = 0; i < 5; i++) {
+		struct record *record = ring_reserve(&link->tx, RECORD_PAYLOAD_MAX, 0);
+
+		assert_non_null(record);
+		record->header.bytes = RECORD_PAYLOAD_MAX;
+		ring_publish(&link->tx, record, record_word(OPERATION_SEND, 0, RECORD_PAYLOAD_MAX));
+	}
+	for (int looks = 0; looks < LINK_RESTS; looks++)
+		peers_look_for_deaths(now += PEERS_LOOK_NS);
+	assert_int_equal(link->tx.given, 0);
+	peers_look_for_deaths(now + PEERS_LOOK_NS);
+	assert_int_equal(link->tx.given, link->tx.tail);
+	assert_int_equal(broken, 0);
+	see_it_die();
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -757,6 +780,7 @@ int main(void)
 		TEST(sees_deaths_without_verbatimd),
 		TEST(sees_deaths_in_other_pid_namespaces),
 		TEST(ends_a_broken_link),
+		TEST(gives_back_what_rests),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -61,6 +61,8 @@ static void *produce(void *arg)
 		for (uint32_t i = 0; i < bytes; i++)
 			record->payload[i] = pattern(number, i);
 		ring_publish(&tx, record, record_word(OPERATION_SEND, number & 31, bytes));
+		if (number % 64 == 0)
+			ring_give_back(&tx);
 	}
 	return NULL;
 }
