@@ -23,31 +23,32 @@ void peer_link_close_info(struct ctl_peer_info *info)
 	}
 }
 
-static void report_failure(const struct ctl_peer_info *info)
+static void report_failure(const struct ctl_peer_info *info, int error)
 {
 	cause_report_ratelimited(CAUSE_MEMORY_EXHAUSTED, 0,
-				 "no link to process %d: %s; it takes 7 MiB of addresses",
-				 (int)info->pid, strerror(errno));
+				 "no link to process %d: %s; it takes 1.5 MiB of addresses",
+				 (int)info->pid, strerror(error));
 }
 
-/* The peer's arena, if it is one. */
-static void *map_arena(const struct ctl_peer_info *info)
+/* False: the peer's arena is none, or cannot be mapped. */
+static bool open_arena(const struct ctl_peer_info *info, struct peer_arena *arena)
 {
-	int fd = info->arena_fd;
+	int fd = info->arena_fd, error;
+	const struct arena_header *header;
 	struct stat st;
-	struct arena_header *header;
 
 	if (!memory_file_has_seals(fd, F_SEAL_SHRINK) || fstat(fd, &st) || st.st_size < ARENA_BYTES)
-		return NULL;
-	header = mmap(NULL, ARENA_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-	if (header == MAP_FAILED) {
-		report_failure(info);
-		return NULL;
+		return false;
+	error = peer_arena_open(arena, fd);
+	if (error) {
+		report_failure(info, -error);
+		return false;
 	}
+	header = peer_arena_header(arena);
 	if (header->magic == ARENA_MAGIC && header->version == ARENA_VERSION)
-		return header;
-	munmap(header, ARENA_BYTES);
-	return NULL;
+		return true;
+	peer_arena_close(arena);
+	return false;
 }
 
 bool peer_link_offers_memory(const struct ctl_peer_info *info)
@@ -59,35 +60,33 @@ bool peer_link_offers_memory(const struct ctl_peer_info *info)
 
 struct link *peer_link_make(struct ctl_peer_info *info)
 {
-	void *arena = map_arena(info);
+	struct peer_arena arena;
 	struct link *link;
 
-	if (!arena)
+	if (!peer_link_offers_memory(info) || !open_arena(info, &arena))
 		return NULL;
-	if (!peer_link_offers_memory(info))
-		goto unmap;
-	link = link_create(info->slot, info->pid, (int)info->side, info->link_fd, arena,
+	link = link_create(info->slot, info->pid, (int)info->side, info->link_fd, &arena,
 			   info->wake_fd, info->heap_fd);
 	if (!link) {
-		report_failure(info);
-		goto unmap;
+		report_failure(info, errno);
+		peer_arena_close(&arena);
+		return NULL;
 	}
 	info->wake_fd = info->heap_fd = -1;
 	xcopy_probe(link);
 	return link;
-unmap:
-	munmap(arena, ARENA_BYTES);
-	return NULL;
 }
 
 struct link *peer_link_make_self(uint32_t slot, void *arena, int wake_fd)
 {
 	int shared = memfd_create("verbatim-link-self", MFD_CLOEXEC);
 	int wake = fcntl(wake_fd, F_DUPFD_CLOEXEC, 0);
+	struct peer_arena own;
 	struct link *self = NULL;
 
+	peer_arena_open_own(&own, arena);
 	if (shared >= 0 && wake >= 0 && !memory_file_extend(shared, LINK_BYTES_NEEDED))
-		self = link_create(slot, getpid(), LINK_SELF, shared, arena, wake, -1);
+		self = link_create(slot, getpid(), LINK_SELF, shared, &own, wake, -1);
 	if (shared >= 0)
 		close(shared);
 	if (self)

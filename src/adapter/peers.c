@@ -682,7 +682,7 @@ uint32_t peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t 
 
 		if (!link)
 			continue;
-		if (link->slot != own_slot && check(link->arena, what) && may_copy(link))
+		if (link->slot != own_slot && check(link->peer, what) && may_copy(link))
 			found = (uint32_t)link->pid;
 		link_put(link);
 	}

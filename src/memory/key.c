@@ -173,11 +173,10 @@ uint32_t key_count(void)
 	(IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC |             \
 	 COMPAT_ACCESS_FLUSH_GLOBAL | COMPAT_ACCESS_FLUSH_PERSISTENT)
 
-enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, uint32_t qpn,
-			   uint64_t addr, uint64_t length, uint32_t access, uint64_t *host,
-			   uint32_t *flags)
+enum key_verdict key_check_entry(const struct arena_key *entry, uint32_t key, uint32_t pd,
+				 uint32_t qpn, uint64_t addr, uint64_t length, uint32_t access,
+				 uint64_t *host, uint32_t *flags)
 {
-	struct arena_key *entry = &keys[KEY_INDEX(key)];
 	uint64_t offset;
 
 	/*

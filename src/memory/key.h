@@ -44,15 +44,24 @@ enum key_verdict {
 };
 
 /*
- * Checks `key` in the table at `keys` (own or a peer's, ARENA_KEYS entries): alive, of PD `pd`,
+ * Checks `key` against its entry in a table, own or a peer's: alive, of PD `pd`,
  * good for [addr, addr + length), with all bits of `access` (enum ibv_access_flags; 0 = local
  * read), and of QP `qpn` if bound to one. On KEY_OK `*host` is the owner's address and `*flags`
  * enum arena_key_flags. The caller has published the key (hazard_set) and copies before
  * hazard_clear. A copy of no bytes needs no key, so callers do not check one.
  */
-enum key_verdict key_check(struct arena_key *keys, uint32_t key, uint32_t pd, uint32_t qpn,
-			   uint64_t addr, uint64_t length, uint32_t access, uint64_t *host,
-			   uint32_t *flags);
+enum key_verdict key_check_entry(const struct arena_key *entry, uint32_t key, uint32_t pd,
+				 uint32_t qpn, uint64_t addr, uint64_t length, uint32_t access,
+				 uint64_t *host, uint32_t *flags);
+
+/* The same for a table of ARENA_KEYS entries that is mapped as a whole. */
+static inline enum key_verdict key_check(const struct arena_key *keys, uint32_t key, uint32_t pd,
+					 uint32_t qpn, uint64_t addr, uint64_t length,
+					 uint32_t access, uint64_t *host, uint32_t *flags)
+{
+	return key_check_entry(&keys[KEY_INDEX(key)], key, pd, qpn, addr, length, access, host,
+			       flags);
+}
 
 /* The cause that goes with a verdict on an L_Key, an R_Key. */
 enum cause key_cause_local(enum key_verdict verdict);

@@ -35,8 +35,10 @@ static int try_copy(const struct imported *region, uint64_t address, void *flat,
 	uint32_t flags;
 	int error = -EFAULT;
 
-	if (link->alive && key_check(link->peer_keys, region->key, region->pd, 0, address, bytes,
-				     into ? IBV_ACCESS_LOCAL_WRITE : 0, &host, &flags) == KEY_OK) {
+	if (link->alive &&
+	    key_check_entry(peer_arena_key(&link->arena, KEY_INDEX(region->key)), region->key,
+			    region->pd, 0, address, bytes, into ? IBV_ACCESS_LOCAL_WRITE : 0, &host,
+			    &flags) == KEY_OK) {
 		if (flags & KEY_MOVING && link->xcopy != XCOPY_SELF)
 			error = -EAGAIN;
 		else if (!(flags & KEY_NULL))
@@ -76,7 +78,8 @@ void imported_init(void)
 int imported_import(struct link *link, uint32_t pd_number, uint32_t handle, struct pd *pd,
 		    struct mr **out)
 {
-	const struct arena_key *entry = handle < ARENA_KEYS ? &link->peer_keys[handle] : NULL;
+	const struct arena_key *entry =
+		handle < ARENA_KEYS ? peer_arena_key(&link->arena, handle) : NULL;
 	uint32_t key = entry ? atomic_load_explicit(&entry->key, memory_order_acquire) : 0;
 	struct mr_spec spec = { .pd = pd, .null = true, .imported = true };
 	int error;

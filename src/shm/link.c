@@ -113,8 +113,8 @@ static int wanted_heap(int fd)
 	return -1;
 }
 
-struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena,
-			 int wake_fd, int heap_fd)
+struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd,
+			 struct peer_arena *arena, int wake_fd, int heap_fd)
 {
 	struct link *link = take_struct();
 	bool own = side == LINK_SELF;
@@ -132,10 +132,8 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void
 	put_memory(link, &m, tx_side, rx_side);
 	link->slot = slot;
 	link->pid = pid;
-	link->arena = arena;
-	link->peer = arena_header(arena);
-	link->peer_qps = arena_qps(arena);
-	link->peer_keys = arena_keys(arena);
+	peer_arena_move(&link->arena, arena);
+	link->peer = peer_arena_header(&link->arena);
 	link->wake_fd = wake_fd;
 	link->own_slot = doorbell_slot();
 	link->bell = doorbell_map(heap_fd);
@@ -323,13 +321,13 @@ void link_put(struct link *link)
 	UNCANCELLED;
 
 	drop_orphans(link); /* no QP can add one any more */
-	if (link->xcopy != XCOPY_SELF)
-		munmap(link->arena, ARENA_BYTES);
 	close(link->wake_fd);
 	if (link->heap_of == getpid()) {
+		peer_arena_close(&link->arena);
 		heap_fini(&link->heap);
 		doorbell_unmap(link->bell);
 	} else {
+		peer_arena_close_in_child(&link->arena);
 		heap_forget(&link->heap);
 	}
 	give_struct(link);

@@ -25,6 +25,7 @@
 #include "base/page.h"
 #include "shm/ring.h"
 #include "memory/heap.h"
+#include "memory/peer_arena.h"
 
 /*
  * Size of a link's shared memory: control lines at 0, then the two rings, each at an offset that
@@ -120,10 +121,8 @@ struct link {
 	_Atomic bool xcopy_told; /* XCOPY_NONE was reported */
 	_Atomic bool stays_told; /* so was that a region stays where it is */
 	pid_t heap_of;		 /* the process that has mapped `heap`, not a child of its forks */
-	void *arena;		 /* the other's, read-only (our own for the link to ourselves) */
+	struct peer_arena arena; /* the other's, read-only (our own for the link to ourselves) */
 	struct arena_header *peer;
-	struct arena_qp *peer_qps;
-	struct arena_key *peer_keys;
 	int wake_fd;
 	struct heap heap;
 	/* the peer's, and its bit of arena_header.cold for us (shm/doorbell.h) */
@@ -187,14 +186,13 @@ struct link_shared {
 /*
  * Makes a link. `shared_fd` holds LINK_BYTES_NEEDED bytes; `side` says which ring is ours to write
  * (0 or 1; LINK_SELF: the link to oneself, which has one ring for both). `pid` is as verbatimd sees
- * it; in another PID namespace it may be this process's own. `arena` is mapped already, and the
- * link owns the mapping unless it is this process's arena. The link takes over `wake_fd` and
- * `heap_fd`, the other's heap (-1: not used). Returns NULL with errno; then arena and descriptors
- * are still the caller's.
+ * it; in another PID namespace it may be this process's own. The link takes over `*arena`, which is
+ * open, `wake_fd` and `heap_fd`, the other's heap (-1: not used). Returns NULL with errno; then
+ * arena and descriptors are still the caller's.
  */
 #define LINK_SELF (-1)
-struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd, void *arena,
-			 int wake_fd, int heap_fd);
+struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd,
+			 struct peer_arena *arena, int wake_fd, int heap_fd);
 
 /*
  * Lets threads use the link; before, threads that find it ignore it. False: the other end has left

@@ -16,8 +16,7 @@
 /* The target's QP is connected to ours, and grants the right. */
 static bool target_agrees(struct qp *qp, struct link *link, uint32_t right, uint32_t *pd)
 {
-	uint32_t index = qp->attr.dest_qp_num & (ARENA_QPS - 1);
-	struct arena_qp *target = &link->peer_qps[index];
+	struct arena_qp *target = peer_arena_qp(&link->arena, qp->attr.dest_qp_num);
 	uint32_t word = atomic_load_explicit(&target->word, memory_order_acquire); /* QPENTRY */
 	uint32_t state = ARENA_QP_STATE(word);
 
@@ -98,7 +97,7 @@ static void explain_stay(struct link *link, const struct arena_key *entry)
 static void want(struct shm_qp *lq, uint32_t key, uint32_t flags, size_t bytes)
 {
 	struct link *link = lq->link;
-	struct arena_key *entry = &link->peer_keys[KEY_INDEX(key)];
+	struct arena_key *entry = peer_arena_key(&link->arena, KEY_INDEX(key));
 	struct record *record;
 
 	if (flags & KEY_STAYS)
@@ -149,7 +148,7 @@ static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t hos
 	struct qp *qp = lq->qp;
 	struct link *link = lq->link;
 	bool read = opcode_operation(wqe->opcode) == OPERATION_READ;
-	struct arena_key *entry = &link->peer_keys[KEY_INDEX(wqe->rkey)];
+	struct arena_key *entry = peer_arena_key(&link->arena, KEY_INDEX(wqe->rkey));
 	char *mapped = find_mapped(link, entry, host, slice);
 	size_t bytes = *slice;
 	uint32_t access = read ? IBV_ACCESS_LOCAL_WRITE : 0;
@@ -194,7 +193,7 @@ static enum onesided change_word(struct shm_qp *lq, struct wqe *wqe, uint64_t ho
 				 size_t *bytes, enum cause *cause)
 {
 	struct qp *qp = lq->qp;
-	struct arena_key *entry = &lq->link->peer_keys[KEY_INDEX(wqe->rkey)];
+	struct arena_key *entry = peer_arena_key(&lq->link->arena, KEY_INDEX(wqe->rkey));
 	enum operation operation = opcode_operation(wqe->opcode);
 	bool answered = operation_brings_data(operation);
 	struct operands operands = wqe->operands;
@@ -232,16 +231,17 @@ static bool check_target(const struct shm_qp *lq, const struct wqe *wqe, uint32_
 	struct link *link = lq->link;
 	uint32_t right = right_of(opcode_operation(wqe->opcode));
 
-	return key_check(link->peer_keys, wqe->rkey, pd, lq->qp->attr.dest_qp_num, wqe->remote_addr,
-			 wqe->length, right, host, flags) == KEY_OK &&
+	return key_check_entry(peer_arena_key(&link->arena, KEY_INDEX(wqe->rkey)), wqe->rkey, pd,
+			       lq->qp->attr.dest_qp_num, wqe->remote_addr, wqe->length, right, host,
+			       flags) == KEY_OK &&
 	       !(*flags & KEY_NULL) && (!(*flags & KEY_MOVING) || link->xcopy == XCOPY_SELF);
 }
 
 bool onesided_is_mapped(struct shm_qp *lq, const struct wqe *wqe)
 {
 	struct link *link = lq->link;
-	const struct arena_key *entry = &link->peer_keys[KEY_INDEX(wqe->rkey)];
-	uint32_t pd = link->peer_qps[lq->qp->attr.dest_qp_num & (ARENA_QPS - 1)].pd, flags;
+	const struct arena_key *entry = peer_arena_key(&link->arena, KEY_INDEX(wqe->rkey));
+	uint32_t pd = peer_arena_qp(&link->arena, lq->qp->attr.dest_qp_num)->pd, flags;
 	size_t bytes = wqe->length;
 	uint64_t host;
 

@@ -444,7 +444,7 @@ static bool fail_if_connected(struct qp *qp, void *arg) REQUIRES(qp->lock)
 	if (qp_state(qp) != IBV_QPS_RTR && qp_state(qp) != IBV_QPS_RTS &&
 	    qp_state(qp) != IBV_QPS_SQD)
 		return true;
-	target = &link->peer_qps[qp->attr.dest_qp_num & (ARENA_QPS - 1)];
+	target = peer_arena_qp(&link->arena, qp->attr.dest_qp_num);
 	word = atomic_load_explicit(&target->word, memory_order_acquire);
 	/* the end of a broken ring is what the other QP would have said */
 	without_a_word = link->broken || (ARENA_QP_STATE(word) == IBV_QPS_RTS &&

@@ -113,7 +113,7 @@ static bool is_sending(const struct payload *payload)
 static const void *find_source(const struct shm_qp *lq, struct link *link,
 			       const struct payload *payload, const struct record_source *source)
 {
-	const struct arena_key *entry = &link->peer_keys[KEY_INDEX(source->key)];
+	const struct arena_key *entry = peer_arena_key(&link->arena, KEY_INDEX(source->key));
 	const struct arena_qp *requester = payload->requester;
 	size_t bytes = source->bytes;
 	uint64_t host, place;
@@ -121,8 +121,8 @@ static const void *find_source(const struct shm_qp *lq, struct link *link,
 	void *at;
 
 	if (!is_sending(payload) || requester->dest_qpn != lq->qp->ib.qp_num ||
-	    key_check(link->peer_keys, source->key, requester->pd, 0, source->address, bytes, 0,
-		      &host, &flags) != KEY_OK ||
+	    key_check_entry(entry, source->key, requester->pd, 0, source->address, bytes, 0, &host,
+			    &flags) != KEY_OK ||
 	    flags & (KEY_NULL | KEY_MOVING))
 		return NULL;
 	place = heap_place(entry, host, &bytes);
@@ -145,7 +145,7 @@ bool payload_open(const struct shm_qp *lq, struct link *link, const struct recor
 	if (!source.bytes || source.bytes > RENDEZVOUS_PIECE ||
 	    header->bytes < rendezvous_room(source.bytes))
 		return false;
-	payload->requester = &link->peer_qps[lq->qp->attr.dest_qp_num & (ARENA_QPS - 1)];
+	payload->requester = peer_arena_qp(&link->arena, lq->qp->attr.dest_qp_num);
 	payload->generation = source.generation;
 	payload->bytes = source.bytes;
 	payload->hazard = hazard_set(link->slot, source.key);

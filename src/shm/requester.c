@@ -294,7 +294,8 @@ static bool is_quicker_by_message(struct shm_qp *lq, const struct wqe *wqe)
 	struct link *link = lq->link;
 
 	return link->xcopy == XCOPY_VM && wqe->length <= QUICK_BYTES &&
-	       lq->qp->type == IBV_QPT_RC && !link->peer_keys[KEY_INDEX(wqe->rkey)].heap &&
+	       lq->qp->type == IBV_QPT_RC &&
+	       !peer_arena_key(&link->arena, KEY_INDEX(wqe->rkey))->heap &&
 	       !operation_is_of_a_word(opcode_operation(wqe->opcode)) && attention_expected(link) &&
 	       !onesided_is_mapped(lq, wqe);
 }

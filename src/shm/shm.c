@@ -166,7 +166,7 @@ bool shm_rnic_is_served(struct qp *qp, uint64_t cookie)
 
 	if (!lq || !lq->link || !lq->link->alive || lq->link->peer->cookie != cookie)
 		return false;
-	target = &lq->link->peer_qps[qp->attr.dest_qp_num & (ARENA_QPS - 1)];
+	target = peer_arena_qp(&lq->link->arena, qp->attr.dest_qp_num);
 	word = atomic_load_explicit(&target->word, memory_order_acquire); /* QPENTRY */
 	return word == ARENA_QP_WORD(IBV_QPT_RC, IBV_QPS_RTS) && target->dest_qpn == qp->ib.qp_num;
 }

@@ -100,6 +100,7 @@ void rig_create(struct rig *rig)
 	struct ibv_cq_init_attr_ex attr = { .cqe = 4096 };
 	struct context *context = calloc(1, sizeof(*context));
 	int fd = shared_memory("arena", ARENA_BYTES);
+	struct peer_arena own;
 
 	rig->arena = map(fd, ARENA_BYTES, PROT_READ | PROT_WRITE);
 	close(fd);
@@ -115,8 +116,8 @@ void rig_create(struct rig *rig)
 	assert_int_equal(pd_create(&context->verbs.context, &rig->pd), 0);
 	assert_int_equal(cq_create(context, &attr, &rig->cq), 0);
 	fd = shared_memory("self", LINK_BYTES_NEEDED);
-	rig->self =
-		link_create(RIG_SLOT, getpid(), LINK_SELF, fd, rig->arena, eventfd_create(), -1);
+	peer_arena_open_own(&own, rig->arena);
+	rig->self = link_create(RIG_SLOT, getpid(), LINK_SELF, fd, &own, eventfd_create(), -1);
 	assert_non_null(rig->self);
 	link_start(rig->self);
 	close(fd);
@@ -139,6 +140,7 @@ void rig_destroy(struct rig *rig)
 void far_create(struct far *far, uint32_t slot)
 {
 	int arena_fd = shared_memory("far-arena", ARENA_BYTES);
+	struct peer_arena arena;
 
 	memset(far, 0, sizeof(*far));
 	far->slot = slot;
@@ -153,8 +155,8 @@ void far_create(struct far *far, uint32_t slot)
 	assert_ptr_not_equal(far->tx.data, MAP_FAILED);
 	assert_ptr_not_equal(far->rx.data, MAP_FAILED);
 	far->arena = map(arena_fd, ARENA_BYTES, PROT_READ | PROT_WRITE);
-	far->link = link_create(slot, OTHER_PID, 0, far->shared_fd,
-				map(arena_fd, ARENA_BYTES, PROT_READ), eventfd_create(), -1);
+	assert_int_equal(peer_arena_open(&arena, arena_fd), 0);
+	far->link = link_create(slot, OTHER_PID, 0, far->shared_fd, &arena, eventfd_create(), -1);
 	assert_non_null(far->link);
 	link_start(far->link);
 	close(arena_fd);

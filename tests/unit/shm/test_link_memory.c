@@ -28,12 +28,14 @@ static int make_memory(void)
 /* Not started. */
 static struct link *make_end(int side, int memory)
 {
-	void *arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE,
-			   MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	int arena_fd = memfd_create("arena", MFD_CLOEXEC);
+	struct peer_arena arena;
 	struct link *link;
 
-	assert_ptr_not_equal(arena, MAP_FAILED);
-	link = link_create(2, getpid(), side, memory, arena, eventfd(0, EFD_CLOEXEC), -1);
+	assert_int_equal(ftruncate(arena_fd, ARENA_BYTES), 0);
+	assert_int_equal(peer_arena_open(&arena, arena_fd), 0);
+	close(arena_fd);
+	link = link_create(2, getpid(), side, memory, &arena, eventfd(0, EFD_CLOEXEC), -1);
 	assert_non_null(link);
 	return link;
 }

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -269,6 +270,35 @@ static void test_local_key(void **state)
 	wqe->sge[1].lkey = 0xdeadbeef;
 	assert_int_equal(execute(BYTES), ONESIDED_LOCAL_ERROR);
 	assert_int_equal(last.calls, 0);
+}
+
+/*
+ * The last QP and the last key of the arena, in parts that nobody has looked at. Where those cannot
+ * be mapped, the responder sees the request; later they can.
+ */
+static void test_places_far_apart(void **state)
+{
+	const uint32_t key = FAR_KEY | (ARENA_KEYS - 1) << 8;
+	struct rlimit before, none;
+	enum onesided result;
+
+	arena_qps(far.arena)[ARENA_QPS - 1] = *far_qp;
+	arena_keys(far.arena)[ARENA_KEYS - 1] = *far_key;
+	arena_keys(far.arena)[ARENA_KEYS - 1].key = key;
+	qp->attr.dest_qp_num = FAR_SLOT << ARENA_QP_BITS | (ARENA_QPS - 1);
+	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+	none = (struct rlimit){ .rlim_cur = 1, .rlim_max = before.rlim_max };
+	for (int i = 0; i < 3; i++) {
+		memset(heap, CANARY, HEAP_PLACE + 128);
+		post(IBV_WR_RDMA_WRITE, 8, 16);
+		wqe->rkey = key;
+		if (i == 0)
+			assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+		result = execute(BYTES);
+		assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+		assert_int_equal(result, i ? ONESIDED_DONE : ONESIDED_BY_MESSAGE);
+	}
+	expect_written(16);
 }
 
 static enum onesided execute_anew(enum ibv_wr_opcode opcode)
@@ -543,6 +573,7 @@ int main(void)
 		TEST(words_left_alone),
 		TEST(words_outside_of_the_heap),
 		TEST(is_mapped),
+		TEST(places_far_apart),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
