@@ -2,7 +2,7 @@
 /*
  * Crowd - how cost grows with the number of processes that a process is connected to.
  *
- *     crowd [--all | --near N] [--check SEED] DEVICE PEERS
+ *     crowd [--all | --near N] [--fill] [--check SEED] DEVICE PEERS
  *
  * Makes PEERS + 1 processes, with an RC QP between the first and each other; with --all, between
  * any two; with --near, between each and the next N. Prints, of the first process, one line of
@@ -10,15 +10,21 @@
  * - poll_ns: an ibv_poll_cq of an empty CQ, while all others sleep;
  * - send_us: half of a ping-pong of 8 bytes with one of them, while the rest sleep;
  * - exchange_us: a message to and from each peer, per message, while all processes take part;
- * - peer_kib: address space, and memory (RssShmem), for each peer, at the end.
+ * - peer_kib: address space, and memory (RssShmem), for each peer, at the end;
+ * - total_mib: memory of all processes beyond what each had before it opened the device: its share
+ *   (Pss) and page tables (VmPTE);
+ * - fds: its descriptors.
+ * --fill lets each process send so much to each peer before that all rings have wrapped.
  * --check asks random peers after random pauses instead. A message that takes ten seconds was slept
  * over: on a busy machine a process waits for a processor for up to a second.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,12 +42,15 @@
 #define QUESTIONS     2000
 #define LATE_NS	      10000000000ull
 #define PSN	      77
+#define FILL_BYTES    16384 /* a message of --fill, and the longest that is received */
+#define FILL_ROUNDS   40
 
 /* Of all processes. */
 struct shared {
 	pthread_barrier_t barrier;
 	union ibv_gid gid;
 	uint32_t qpn[PROCESSES_MAX][PROCESSES_MAX]; /* [a][b]: a's QP to b */
+	_Atomic long grown_kib;			    /* by all */
 };
 
 struct peer {
@@ -51,7 +60,7 @@ struct peer {
 
 static struct shared *shared;
 static unsigned processes, self;
-static bool all;
+static bool all, fill;
 static unsigned near;
 static struct peer *peers;
 static struct ibv_context *context;
@@ -110,8 +119,8 @@ static void open_device(const char *name)
 	pd = ibv_alloc_pd(context);
 	channel = ibv_create_comp_channel(context);
 	cq = ibv_create_cq(context, 68 * (int)processes, NULL, channel, 0);
-	buffer = aligned_alloc(4096, 4096);
-	mr = buffer ? ibv_reg_mr(pd, buffer, 4096, IBV_ACCESS_LOCAL_WRITE) : NULL;
+	buffer = aligned_alloc(4096, FILL_BYTES);
+	mr = buffer ? ibv_reg_mr(pd, buffer, FILL_BYTES, IBV_ACCESS_LOCAL_WRITE) : NULL;
 	if (!pd || !channel || !cq || !mr)
 		fail("no objects");
 	if (!self && ibv_query_gid(context, 1, 0, &shared->gid))
@@ -120,7 +129,7 @@ static void open_device(const char *name)
 
 static void post_receive(unsigned peer)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)buffer, .length = 8, .lkey = mr->lkey };
+	struct ibv_sge sge = { .addr = (uintptr_t)buffer, .length = FILL_BYTES, .lkey = mr->lkey };
 	struct ibv_recv_wr wr = { .wr_id = peer, .sg_list = &sge, .num_sge = 1 }, *bad;
 
 	errno = ibv_post_recv(peers[peer].qp, &wr, &bad);
@@ -128,19 +137,24 @@ static void post_receive(unsigned peer)
 		fail("ibv_post_recv");
 }
 
-static void send_to(unsigned peer)
+static void send_bytes_to(unsigned peer, uint32_t bytes)
 {
-	struct ibv_sge sge = { .addr = (uintptr_t)buffer, .length = 8 };
+	struct ibv_sge sge = { .addr = (uintptr_t)buffer, .length = bytes, .lkey = mr->lkey };
 	struct ibv_send_wr wr = {
 		.sg_list = &sge,
 		.num_sge = 1,
 		.opcode = IBV_WR_SEND,
-		.send_flags = IBV_SEND_SIGNALED | IBV_SEND_INLINE,
+		.send_flags = IBV_SEND_SIGNALED | (bytes <= 8 ? IBV_SEND_INLINE : 0u),
 	}, *bad;
 
 	errno = ibv_post_send(peers[peer].qp, &wr, &bad);
 	if (errno)
 		fail("ibv_post_send to %u, %llu received", peer, (unsigned long long)received);
+}
+
+static void send_to(unsigned peer)
+{
+	send_bytes_to(peer, 8);
 }
 
 static void make_qp(unsigned peer)
@@ -281,25 +295,25 @@ static void answer(unsigned count)
 }
 
 /* Returns microseconds a message. */
-static double exchange(void)
+static double exchange(unsigned rounds, uint32_t bytes)
 {
 	uint64_t begin = now_ns(), before = received;
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < processes; i++)
 		count += is_peer(i);
-	for (unsigned round = 1; round <= ROUNDS; round++) {
+	for (unsigned round = 1; round <= rounds; round++) {
 		for (unsigned i = 1; i < processes; i++)
 			if (is_peer((self + i) % processes))
-				send_to((self + i) % processes);
+				send_bytes_to((self + i) % processes, bytes);
 		sleep_until(before + (uint64_t)round * count);
 	}
-	return (double)(now_ns() - begin) / 1000 / ROUNDS / count;
+	return (double)(now_ns() - begin) / 1000 / rounds / count;
 }
 
-static long status_kib(const char *name)
+static long kib_of(const char *path, const char *name)
 {
-	FILE *file = fopen("/proc/self/status", "re");
+	FILE *file = fopen(path, "re");
 	char line[128];
 	long kib = -1;
 
@@ -311,7 +325,29 @@ static long status_kib(const char *name)
 	return kib;
 }
 
-static void measure(long space, long memory)
+static long status_kib(const char *name)
+{
+	return kib_of("/proc/self/status", name);
+}
+
+static long memory_kib(void)
+{
+	return kib_of("/proc/self/smaps_rollup", "Pss:") + status_kib("VmPTE");
+}
+
+static unsigned count_fds(void)
+{
+	DIR *dir = opendir("/proc/self/fd");
+	unsigned count = 0;
+
+	while (dir && readdir(dir))
+		count++;
+	if (dir)
+		closedir(dir);
+	return count - 3; /* ., .. and its own */
+}
+
+static void measure(long space, long memory, long before_kib)
 {
 	double poll = 0, send = 0, each;
 
@@ -326,14 +362,18 @@ static void measure(long space, long memory)
 	else if (self == 1)
 		answer(PINGS / 10 + PINGS);
 	meet();
-	each = exchange();
+	each = exchange(ROUNDS, 8);
+	meet();
+	atomic_fetch_add(&shared->grown_kib, memory_kib() - before_kib);
 	meet();
 	if (!self)
 		printf("{\"peers\": %u, \"all\": %s, \"poll_ns\": %.1f, \"send_us\": %.2f, "
-		       "\"exchange_us\": %.2f, \"peer_kib\": [%ld, %ld]}\n",
+		       "\"exchange_us\": %.2f, \"peer_kib\": [%ld, %ld], \"total_mib\": %ld, "
+		       "\"fds\": %u}\n",
 		       processes - 1, all ? "true" : "false", poll, send, each,
 		       (status_kib("VmSize") - space) / (long)(processes - 1),
-		       (status_kib("RssShmem") - memory) / (long)(processes - 1));
+		       (status_kib("RssShmem") - memory) / (long)(processes - 1),
+		       shared->grown_kib / 1024, count_fds());
 }
 
 /* The first process polls all the time; the others sleep until it asks. */
@@ -369,7 +409,7 @@ static void ask_and_answer(unsigned seed)
 
 static int run(const char *device, bool check, unsigned seed)
 {
-	long space, memory;
+	long space, memory, before_kib = memory_kib();
 
 	peers = calloc(processes, sizeof(*peers));
 	open_device(device);
@@ -383,10 +423,13 @@ static int run(const char *device, bool check, unsigned seed)
 		if (is_peer(i))
 			connect_qp(i);
 	meet();
+	if (fill)
+		exchange(FILL_ROUNDS, FILL_BYTES);
+	meet();
 	if (check)
 		ask_and_answer(seed);
 	else
-		measure(space, memory);
+		measure(space, memory, before_kib);
 	fflush(stdout);
 	meet();
 	_exit(0);
@@ -402,6 +445,8 @@ int main(int argc, char **argv)
 	for (; argc > 1 && !strncmp(argv[1], "--", 2); argc--, argv++)
 		if (!strcmp(argv[1], "--all")) {
 			all = true;
+		} else if (!strcmp(argv[1], "--fill")) {
+			fill = true;
 		} else if (!strcmp(argv[1], "--near") && argc > 2) {
 			near = (unsigned)atoi(argv[2]);
 			argc--;
@@ -414,7 +459,8 @@ int main(int argc, char **argv)
 		}
 	processes = argc == 3 ? (unsigned)atoi(argv[2]) + 1 : 0;
 	if (processes < 2 || processes > PROCESSES_MAX) {
-		fprintf(stderr, "usage: crowd [--all | --near N] [--check SEED] DEVICE PEERS\n");
+		fprintf(stderr,
+			"usage: crowd [--all | --near N] [--fill] [--check SEED] DEVICE PEERS\n");
 		return 2;
 	}
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,

@@ -3,6 +3,7 @@
 that one was silent. tests/bench/crowd, which asks random peers after random pauses.
 """
 import json
+import pathlib
 
 import pytest
 
@@ -26,3 +27,41 @@ def test_daemon_with_few_descriptors(runner):
     values = json.loads(runner.run(CROWD, '--all', DEVICE, 12, seconds=60, before=('prlimit', '--nofile=110:110'),
                                    env={'VERBATIM_NAMESPACE': f'{runner.namespace}-few'}))
     assert values['all'] and values['peers'] == 12
+
+
+def test_addresses_a_peer(runner):
+    """Of each further one: the first takes what a process needs anyway, such as a thread's heap."""
+    few, many = (json.loads(runner.run(CROWD, DEVICE, n, seconds=60))['peer_kib'][0] * n for n in (4, 28))
+    assert (many - few) / 24 <= 1536
+
+
+def most_fds(pids):
+    return max(len(list(pathlib.Path(f'/proc/{pid}/fd').iterdir())) for pid in pids)
+
+
+def test_descriptors_of_verbatimd(fresh_runner):
+    """64 processes, 512 pairs: five a process, and those of the newest links."""
+    runner = fresh_runner()
+    crowd = runner.start(CROWD, '--near', 8, DEVICE, 63)
+    most = 0
+    while crowd.wait(0.02) is None:
+        try:
+            most = max(most, most_fds(runner.daemons()))
+        except (OSError, ValueError):
+            pass  # it has not started, or has ended
+    crowd.finish(60)
+    assert 5 * 64 < most <= 5 * 64 + 128 + 32
+
+
+@pytest.mark.long
+def test_memory_of_everybody(runner):
+    """64 processes, between each two of which a ring has been full in both directions."""
+    values = json.loads(runner.run(CROWD, '--all', '--fill', DEVICE, 63, seconds=300))
+    assert values['total_mib'] <= 2048
+
+
+@pytest.mark.long
+@pytest.mark.parametrize('options, peers', [(['--near', 16], 999), (['--all'], 511)])
+def test_many_processes(runner, options, peers):
+    values = json.loads(runner.run(CROWD, *options, DEVICE, peers, seconds=900))
+    assert values['peers'] == peers
