@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Runs rows in a place (scripts/test-programs): run.py RESULTS [PROGRAM...]
+"""Runs rows in a place (scripts/test-programs): run.py [--runs N] RESULTS [PROGRAM...]
 
 Two hosts are joined by a cable; both ends of a row are on the first, or one on each. Nothing is set for the
 programs but what they demand themselves: Verbatim's devices are those that it has by default.
 """
+import argparse
 import importlib
 import pathlib
 import signal
@@ -61,8 +62,31 @@ def verdict(row, wrong):
     return 'FAILED' if wrong else 'holds'
 
 
+def attempts(row, runs):
+    """What went wrong first, or nothing; and the seconds of each run. A row that failed is not run again."""
+    seconds = []
+    wrong = ''
+    while not wrong and len(seconds) < runs:
+        start = time.monotonic()
+        wrong = attempt(row)
+        seconds.append(time.monotonic() - start)
+    return wrong, seconds
+
+
+def times(wrong, seconds, runs):
+    """How often it went well, and how long it took."""
+    if runs == 1:
+        return f'{seconds[0]:.1f} s'
+    return f'{len(seconds) - bool(wrong)} of {runs}, {min(seconds):.1f}-{max(seconds):.1f} s'
+
+
 def main():
-    results, *wanted = sys.argv[1:]
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--runs', type=int, default=1)
+    parser.add_argument('results')
+    parser.add_argument('programs', nargs='*')
+    options = parser.parse_args()
+    results, wanted = options.results, options.programs
     signal.signal(signal.SIGALRM, on_alarm)
     for module in MODULES:
         importlib.import_module(module)
@@ -70,17 +94,20 @@ def main():
     if unknown:
         sys.exit(f'test-programs: no rows of {", ".join(sorted(unknown))}')
     count = dict.fromkeys(('holds', 'known', 'FAILED'), 0)
-    with open(results, 'w', encoding='utf-8') as file:
+    with open(results, 'w', encoding='utf-8') as file, open(results + '.failed', 'w', encoding='utf-8') as failed:
         for row in rows.rows:
             if wanted and row.program not in wanted:
                 continue
-            start = time.monotonic()
-            wrong = attempt(row)
+            wrong, seconds = attempts(row, options.runs)
             result = verdict(row, wrong)
             count[result] += 1
-            print(f'{row.program}, {row.text}, {row.where}: {result}, {time.monotonic() - start:.1f} s', flush=True)
+            line = f'{row.program}, {row.text}, {row.where}: {result}, {times(wrong, seconds, options.runs)}'
+            print(line, flush=True)
             if result == 'FAILED':
-                print(wrong or 'it is known to fail, and did not')
+                wrong = wrong or 'it is known to fail, and did not'
+                print(wrong, flush=True)
+            if wrong:
+                print(line, wrong, sep='\n', file=failed, flush=True)
             print(row.program, f'{row.package} {version(row.package)}', row.text, row.where, result,
                   row.known or '', sep='\t', file=file, flush=True)
     if count['known']:
