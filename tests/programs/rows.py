@@ -7,12 +7,15 @@ host, and between two. What it raises is the failure; it is called with a limit 
 import collections
 
 Row = collections.namedtuple('Row', 'program package text where seconds known function')
+Known = collections.namedtuple('Known', 'symptom why')
 ONE, TWO = 'one host', 'two hosts'
 rows = []
 
 
 def row(program, text, package=None, where=(ONE, TWO), seconds=60, known=None):
-    """Adds the function. `known` says of a place (ONE, TWO) why it is known to fail there; it has to."""
+    """Adds the function. `known` says of a place (ONE, TWO) why it is known to fail there (Known): it has to, and what it
+    then says has the symptom.
+    """
     def add(function):
         for place in where:
             rows.append(Row(program, package or program, text, place, seconds, (known or {}).get(place), function))
