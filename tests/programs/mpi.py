@@ -3,24 +3,14 @@
 import os
 import pathlib
 import re
-import subprocess
 import tempfile
 import time
 
+import compiled
 import rows
 
-HERE = pathlib.Path(__file__).resolve().parent
 CASES = ('ring', 'alltoall', 'allreduce', 'put', 'get', 'fetch_and_op')
 SECONDS_TO_END = 2  # after the last call
-
-
-def compiled(compiler):
-    """mpi.c, by the compiler of an MPI."""
-    program = pathlib.Path('/build', f'mpi-{compiler}')
-    source = HERE / 'mpi.c'
-    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
-        subprocess.run([compiler, '-O2', '-o', program, source], check=True)
-    return program
 
 
 def reach(directory, host, name):
@@ -53,8 +43,9 @@ def add_rows(name, package, compiler, start):
     def cases(ranks, transports):
         def run(a, b):
             with tempfile.TemporaryDirectory() as directory:
+                program = compiled.program(f'mpi-{compiler}', compiler, 'mpi.c')
                 agent = None if a is b else reach(directory, b, 'b')
-                mpirun = start(a, b, compiled(compiler), ranks, transports, agent)
+                mpirun = start(a, b, program, ranks, transports, agent)
                 try:
                     check_run(mpirun, ranks, 40)
                 finally:
