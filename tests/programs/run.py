@@ -18,7 +18,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / 'integration')]
 import netns  # noqa: E402
 import rows  # noqa: E402
 
-MODULES = ('openmpi', 'mpich', 'ucx', 'libfabric', 'qemu', 'qperf', 'fio', 'dapl', 'rpma', 'iser', 'debuggers')
+MODULES = ('openmpi', 'mpich', 'ucx', 'libfabric', 'qemu', 'qperf', 'fio', 'dapl', 'rpma', 'iser', 'ceph', 'debuggers')
 
 
 class OutOfTime(Exception):
