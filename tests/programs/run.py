@@ -18,7 +18,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent / 'integration')]
 import netns  # noqa: E402
 import rows  # noqa: E402
 
-MODULES = ('openmpi', 'mpich', 'ucx', 'libfabric', 'qemu', 'qperf', 'fio', 'dapl', 'rpma', 'iser', 'ceph', 'debuggers')
+MODULES = ('openmpi', 'mpich', 'ucx', 'libfabric', 'qemu', 'qperf', 'fio', 'dapl', 'rpma', 'iser', 'ceph', 'prober',
+           'debuggers')
 
 
 class OutOfTime(Exception):
