@@ -3,6 +3,7 @@
 import contextlib
 import pathlib
 import random
+import re
 import tempfile
 import uuid
 
@@ -10,6 +11,7 @@ import harness
 import rows
 
 BYTES = 16 << 20
+OBJECTS = 64  # of 4 MiB
 
 # Less than Ceph takes by default: its buffers of 128 KiB, 33,000 of them, are for servers that do nothing else.
 CONFIGURATION = '''
@@ -111,10 +113,11 @@ def run(a, b):
         made.begin_monitor()
         osd = made.begin_osd()
         made.ceph(a, 'ceph', 'osd', 'pool', 'create', 'test', 8)
-        made.ceph(a, 'rados', '-p', 'test', 'bench', 3, 'write', '--no-cleanup', seconds=60)
+        # A full OSD lets writers wait, so it is not filled.
+        made.ceph(a, 'rados', '-p', 'test', 'bench', 60, 'write', '--no-cleanup', '--max-objects', OBJECTS, seconds=80)
         rows.check(connected(b, osd), 'ceph-osd has no RC QP in RTS')
-        output = made.ceph(a, 'rados', '-p', 'test', 'bench', 3, 'seq', seconds=60)
-        rows.check('Total reads made' in output, output)
+        output = made.ceph(a, 'rados', '-p', 'test', 'bench', 60, 'seq', seconds=80)
+        rows.check(re.search(rf'Total reads made:\s+{OBJECTS}\b', output), output)
         pattern, copy = made.directory / 'pattern', made.directory / 'copy'
         pattern.write_bytes(random.Random(BYTES).randbytes(BYTES))
         made.ceph(a, 'rados', '-p', 'test', 'put', 'object', pattern)
