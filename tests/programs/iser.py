@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""tgt's target by iSER, with libiscsi as the initiator: iscsi-inq, and qemu-img, which writes a disk and compares it."""
+"""tgt's target by iSER, with libiscsi as the initiator: iscsi-inq, and qemu-img, which writes a disk and compares."""
 import contextlib
 import pathlib
 import random

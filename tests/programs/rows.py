@@ -13,8 +13,8 @@ rows = []
 
 
 def row(program, text, package=None, where=(ONE, TWO), seconds=60, known=None):
-    """Adds the function. `known` says of a place (ONE, TWO) why it is known to fail there (Known): it has to, and what it
-    then says has the symptom.
+    """Adds the function. `known` says of a place (ONE, TWO) why it is known to fail there (Known): it has to, and what
+    it then says has the symptom.
     """
     def add(function):
         for place in where:
