@@ -14,7 +14,7 @@ DEEP = 512  # the most that fio's engine takes
 RNR = rows.Known(
     'RNR retry counter exceeded',
     "fio connects with an `rnr_retry_count` of 0, and its receiver posts a receive again only when it has taken a "
-    "completion, so it needs more receives than the sender has sends; with as many it fails now and then. Its "
+    "completion, so it needs more receives than the sender has sends; with as many most runs fail. Its "
     "engines/rdma.c says so: \"it's a good practice to setup the iodepth of of the RECV side deeper than that of the "
     "SEND side to avoid RNR (receiver not ready) error\".")
 
