@@ -10,10 +10,10 @@ PORT = 15828  # where it arranges the rest, by TCP
 # Its name, version of the API, library, version of the provider, device: what /etc/dat.conf has of an adapter.
 ENTRY = 'verbatim u2.0 nonthreadsafe default {library} dapl.2.0 "{device}" ""\n'
 
-# By rdma_cm; by TCP, where a GRH has to be asked for; by datagrams of its own, for which dtest wants a LID.
+# By rdma_cm; by TCP; by datagrams of its own, for which dtest wants a LID of the peer.
 MANAGERS = {
     'cma': ('libdaplofa.so.2', '{0.interface} 0', {}),
-    'scm': ('libdaploscm.so.2', '{0.device} 1', {'DAPL_GLOBAL_ROUTING': 1}),
+    'scm': ('libdaploscm.so.2', '{0.device} 1', {}),
     'ucm': ('libdaploucm.so.2', '{0.device} 1', {'VERBATIM_LINK_LAYER': 'infiniband'}),
 }
 
