@@ -4,9 +4,9 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-static struct arena_header *own;
 static uint32_t own_slot;
 struct doorbell *doorbell_own;
+struct arena_header *doorbell_header;
 
 _Static_assert(sizeof(struct doorbell) <= DOORBELL_BYTES, "one page");
 
@@ -30,7 +30,7 @@ void doorbell_unmap(struct doorbell *bell)
 
 void doorbell_init(int heap_fd, void *arena, uint32_t slot)
 {
-	own = arena_header(arena);
+	doorbell_header = arena_header(arena);
 	own_slot = slot;
 	doorbell_own = doorbell_map(heap_fd);
 }
@@ -43,7 +43,7 @@ uint32_t doorbell_slot(void)
 /* The child's own page is another, or there is none (MADV_DONTFORK). */
 void doorbell_reset_after_fork(void)
 {
-	own = NULL;
+	doorbell_header = NULL;
 	doorbell_own = NULL;
 }
 
@@ -66,12 +66,7 @@ void doorbell_set_cold(uint32_t slot, bool cold)
 	uint64_t bit = 1ull << slot % 64;
 
 	if (cold)
-		atomic_fetch_or(&own->cold[slot / 64], bit);
+		atomic_fetch_or(&doorbell_header->cold[slot / 64], bit);
 	else
-		atomic_fetch_and(&own->cold[slot / 64], ~bit);
-}
-
-bool doorbell_is_cold(uint32_t slot)
-{
-	return atomic_load_explicit(&own->cold[slot / 64], memory_order_relaxed) >> slot % 64 & 1;
+		atomic_fetch_and(&doorbell_header->cold[slot / 64], ~bit);
 }

@@ -48,7 +48,8 @@ void doorbell_reset_after_fork(void);
 struct doorbell *doorbell_map(int heap_fd);
 void doorbell_unmap(struct doorbell *bell);
 
-extern struct doorbell *doorbell_own; /* NULL: none */
+extern struct doorbell *doorbell_own;	     /* NULL: none */
+extern struct arena_header *doorbell_header; /* of this process; NULL: no bell */
 
 static inline void doorbell_ring(struct doorbell *bell, uint32_t slot)
 {
@@ -66,6 +67,12 @@ void doorbell_take(void (*each)(uint32_t slot));
 
 /* Whether pollers of this process look at the links to `slot`. */
 void doorbell_set_cold(uint32_t slot, bool cold);
-bool doorbell_is_cold(uint32_t slot);
+
+static inline bool doorbell_is_cold(uint32_t slot)
+{
+	return atomic_load_explicit(&doorbell_header->cold[slot / 64], memory_order_relaxed) >>
+		       slot % 64 &
+	       1;
+}
 
 #endif
