@@ -17,9 +17,7 @@
 
 /* At most so much in one call, before other links have a turn. */
 #define TURN_RECORDS 64
-#define TURN_BYTES   (256 * 1024)
-/* After so many bytes the producer gets its room back. */
-#define RELEASE_BYTES (32 * 1024)
+#define TURN_BYTES   (RING_BYTES / 2)
 
 /*
  * The QP of the last record stays locked, because records of one QP often come in a row. Clang's
@@ -157,7 +155,7 @@ static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link
 		ring_advance(rx, &header);
 		if (!record_is_by_key(&header)) /* payload_open counts those */
 			shm_moved += record_size(&header);
-		if (rx->head - rx->released >= RELEASE_BYTES && ring_release(rx))
+		if (rx->head - rx->released >= RING_RELEASE_BYTES && ring_release(rx))
 			link_notify(turn->link);
 	}
 	return !ring_peek(rx, &header);

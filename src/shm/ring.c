@@ -75,7 +75,8 @@ void ring_give_back(struct ring_producer *ring)
 	uint64_t begin = page_round_up(ring->tail + RECORD_UNIT);
 	uint64_t end = (head + RING_BYTES) & ~(page - 1);
 
-	ring->given = ring->tail;
+	if (ring->tail - head < RING_RELEASE_BYTES + RECORD_BYTES_MAX)
+		ring->given = ring->tail;
 	/* whatever the other end stores: [tail, tail + RING_BYTES) at most */
 	if (ring->tail - head <= RING_BYTES && begin < end)
 		madvise(ring->data + begin % RING_BYTES, end - begin, MADV_REMOVE);

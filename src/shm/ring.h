@@ -36,6 +36,9 @@
 
 #define RING_BYTES (256 * 1024) /* a multiple of PAGE_BYTES_MAX: the second copy follows it */
 
+/* The consumer releases room in pieces of so much, so the head is at most that late. */
+#define RING_RELEASE_BYTES (RING_BYTES / 16)
+
 /* In shared memory; written by the consumer only. */
 struct ring_control {
 	_Alignas(64) _Atomic uint64_t head; /* consumed: the producer may overwrite records below */
@@ -48,7 +51,7 @@ struct ring_producer {
 	struct ring_control *control;
 	uint64_t tail;	/* next to write; stored atomically (shm/attention.h) */
 	uint64_t head;	/* as last seen */
-	uint64_t given; /* tail in the last ring_give_back */
+	uint64_t given; /* tail when a ring_give_back last gave back nearly all */
 	bool broken;
 };
 
@@ -169,7 +172,7 @@ static inline bool ring_release(struct ring_consumer *ring)
 	ring_acknowledge(ring, ring->head);
 	news = ring->news;
 	ring->news = false;
-	if (ring->head - ring->released < RING_BYTES / 16)
+	if (ring->head - ring->released < RING_RELEASE_BYTES)
 		return news;
 	ring_release_room(ring);
 	return true;
@@ -199,7 +202,7 @@ void ring_break(struct ring_producer *ring);
  * after it, and the first record that the consumer may read. The producer may write there at any
  * time; here the kernel writes zeros for it, which the consumer does not read. The next record that
  * reaches such a page gets a new one. Nothing is published meanwhile. Pages that are locked
- * (mlockall) stay.
+ * (mlockall) stay. What a consumer that lags has not released yet is left for a later call.
  */
 void ring_give_back(struct ring_producer *ring);
 
