@@ -8,17 +8,22 @@
  *
  * A whole arena is 6 MiB of addresses, of which a peer uses some pages. The first window, with the
  * header and the hazards, is mapped from the beginning. Another is mapped when something in it is
- * looked up. If that is not possible, the lookup finds zeros: no such QP, no such key.
+ * looked up. If that is not possible, the lookup finds zeros: no such QP, no such key. That is
+ * reported, and not tried again for PEER_ARENA_RETRY_NS.
  *
  * Any thread; opening and closing exclude other calls. Barrier WINDOW: a thread maps a window under
  * the view's lock, then stores its address (release); those who look up load it (acquire). A window
  * stays mapped until the arena is closed.
+ *
+ * The child of a fork maps no window of what its parent opened: a thread of the parent may have
+ * held the lock, and moved the scratch, while the kernel copied the process.
  */
 #ifndef MEMORY_PEER_ARENA_H
 #define MEMORY_PEER_ARENA_H
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/arena.h"
 #include "base/page.h"
@@ -26,6 +31,8 @@
 
 #define PEER_WINDOW_BYTES PAGE_BYTES_MAX
 #define PEER_WINDOWS	  (ARENA_BYTES / PEER_WINDOW_BYTES)
+
+#define PEER_ARENA_RETRY_NS 1000000000ull
 
 static_assert(ARENA_BYTES % PEER_WINDOW_BYTES == 0, "windows are of one length");
 static_assert(ARENA_QP_OFFSET % sizeof(struct arena_qp) == 0 &&
@@ -38,6 +45,8 @@ static_assert(ARENA_HAZARD_OFFSET + ARENA_HAZARDS * sizeof(struct arena_hazard) 
 struct peer_arena {
 	char *_Atomic windows[PEER_WINDOWS]; /* NULL: not mapped yet */
 	struct file_view view;		     /* not of one's own */
+	_Atomic uint64_t not_before_ns;	     /* by the coarse clock: when to try again */
+	pid_t opener;
 	bool own;
 };
 
@@ -63,6 +72,9 @@ void peer_arena_close_in_child(struct peer_arena *arena);
 
 /* Maps a window. Zeros, the same for all, if it cannot be mapped. */
 char *peer_arena_map(struct peer_arena *arena, uint32_t window);
+
+/* What was looked up is such zeros: nobody knows what is in the arena. */
+bool peer_arena_is_missing(const void *entry);
 
 static inline struct arena_header *peer_arena_header(struct peer_arena *arena)
 {

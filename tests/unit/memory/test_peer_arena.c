@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "memory/peer_arena.h"
 
 static struct peer_arena arena;
@@ -92,7 +93,7 @@ static void test_own(void **state)
 	assert_true(arena_header(theirs)->cookie == 4711);
 }
 
-/* No such QP, no such key; and it is there as soon as there are addresses for it. */
+/* No such QP, no such key; and it is there a second after there are addresses for it. */
 static void test_what_cannot_be_mapped_is_zero(void **state)
 {
 	struct rlimit before, none;
@@ -107,6 +108,12 @@ static void test_what_cannot_be_mapped_is_zero(void **state)
 	assert_int_equal(qp, 0);
 	assert_int_equal(key, 0);
 	assert_int_equal(mapped(), 1);
+	/* not at once */
+	assert_true(peer_arena_is_missing(peer_arena_qp(&arena, 512)));
+	assert_int_equal(mapped(), 1);
+	assert_in_range(arena.not_before_ns, 1, clock_now_ns() + PEER_ARENA_RETRY_NS);
+	arena.not_before_ns = clock_coarse_ns();
+	assert_false(peer_arena_is_missing(peer_arena_qp(&arena, 512)));
 	assert_int_equal(peer_arena_qp(&arena, 512)->dest_qpn, 513);
 	assert_int_equal(peer_arena_key(&arena, 512)->pd, 513);
 }
@@ -154,6 +161,30 @@ static void test_fork(void **state)
 	assert_int_equal(peer_arena_key(&arena, 5120)->pd, 5121);
 }
 
+/* The parent may have been mapping another window: the lock is taken, the scratch elsewhere. */
+static void test_fork_while_mapping(void **state)
+{
+	int status;
+	pid_t child;
+
+	peer_arena_key(&arena, 512);
+	lock_acquire(&arena.view.lock);
+	child = fork();
+	if (!child) {
+		bool there = peer_arena_key(&arena, 512)->pd == 513;
+
+		alarm(10);
+		arena.view.scratch = NULL;
+		there &= peer_arena_is_missing(peer_arena_key(&arena, 5120)) && mapped() == 2;
+		peer_arena_close_in_child(&arena);
+		_exit(!there);
+	}
+	lock_release(&arena.view.lock);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_int_equal(peer_arena_key(&arena, 5120)->pd, 5121);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -165,6 +196,7 @@ int main(void)
 		TEST(test_what_cannot_be_mapped_is_zero),
 		TEST(test_threads),
 		TEST(test_fork),
+		TEST(test_fork_while_mapping),
 	};
 
 	return cmocka_run_group_tests_name("peer arena", tests, NULL, NULL);

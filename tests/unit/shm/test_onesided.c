@@ -296,7 +296,9 @@ static void test_places_far_apart(void **state)
 			assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
 		result = execute(BYTES);
 		assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
-		assert_int_equal(result, i ? ONESIDED_DONE : ONESIDED_BY_MESSAGE);
+		assert_int_equal(result, i > 1 ? ONESIDED_DONE : ONESIDED_BY_MESSAGE);
+		if (i == 1) /* not tried again before that */
+			far.link->arena.not_before_ns = 0;
 	}
 	expect_written(16);
 }
