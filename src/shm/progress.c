@@ -444,10 +444,14 @@ static bool fail_if_connected(struct qp *qp, void *arg) REQUIRES(qp->lock)
 		return true;
 	target = peer_arena_qp(&link->arena, qp->attr.dest_qp_num);
 	word = atomic_load_explicit(&target->word, memory_order_acquire);
-	/* the end of a broken ring is what the other QP would have said */
-	without_a_word = link->broken || (ARENA_QP_STATE(word) == IBV_QPS_RTS &&
-					  ARENA_QP_TYPE(word) == qp_peer_type(qp) &&
-					  target->dest_qpn == qp->ib.qp_num);
+	/*
+	 * The end of a broken ring is what the other QP would have said. One that cannot be looked
+	 * up is taken for a silent one: else this QP might wait for ever.
+	 */
+	without_a_word =
+		link->broken || peer_arena_is_missing(target) ||
+		(ARENA_QP_STATE(word) == IBV_QPS_RTS && ARENA_QP_TYPE(word) == qp_peer_type(qp) &&
+		 target->dest_qpn == qp->ib.qp_num);
 	qp_retire(qp);
 	if (qp->sq.head != qp->sq.tail) {
 		shm_backoff_on_loss(lq, qp->sq.head, cause_of_end(link));

@@ -417,6 +417,15 @@ static void test_death_behind_a_broken_ring(void **state)
 	assert_int_equal(qp_state(bystander), IBV_QPS_RTS);
 }
 
+/* Nobody can tell whether the other QP had reached RTS: this one does not wait for it. */
+static void test_death_of_one_that_cannot_be_looked_up(void **state)
+{
+	other.link->arena.not_before_ns = UINT64_MAX;
+	progress_on_death(other.link);
+	assert_int_equal(qp_state(bystander), IBV_QPS_ERR);
+	assert_int_equal(qp_state(qp), IBV_QPS_RTS);
+}
+
 /* Zeros are no record: what was sent rests. */
 static void test_ring_of_zeros(void **state)
 {
@@ -466,6 +475,7 @@ int main(void)
 		TEST(test_nak_in_a_broken_ring),
 		TEST(test_broken_ring_of_a_reader),
 		TEST(test_death_behind_a_broken_ring),
+		TEST(test_death_of_one_that_cannot_be_looked_up),
 		TEST(test_ring_of_zeros),
 		TEST(test_head_that_cannot_be),
 	};
