@@ -12,24 +12,46 @@
 /* Nobody writes to it. Aligned for an entry: more would align the library's segment. */
 static _Alignas(64) char none[PEER_WINDOW_BYTES];
 
+/* Of the header, and of keys. */
+static const uint32_t first[] = { 0, ARENA_KEY_OFFSET / PEER_WINDOW_BYTES };
+
+/*
+ * The address is gone before the window is. So what a child of a fork finds here was mapped when
+ * the kernel copied the mappings.
+ */
+static void unmap_windows(struct peer_arena *arena)
+{
+	for (uint32_t i = 0; i < PEER_WINDOWS; i++) {
+		char *base = atomic_exchange(&arena->windows[i], NULL);
+
+		if (base)
+			munmap(base, PEER_WINDOW_BYTES);
+	}
+}
+
 int peer_arena_open(struct peer_arena *arena, int fd)
 {
-	char *first = mmap(NULL, PEER_WINDOW_BYTES, PROT_READ, MAP_SHARED, fd, 0);
-	int error;
+	int error = 0;
 
-	if (first == MAP_FAILED)
-		return -errno;
-	error = file_view_open(&arena->view, fd);
-	if (error) {
-		munmap(first, PEER_WINDOW_BYTES);
-		return error;
-	}
 	for (uint32_t i = 0; i < PEER_WINDOWS; i++)
-		atomic_init(&arena->windows[i], i ? NULL : first);
+		atomic_init(&arena->windows[i], NULL);
+	for (unsigned i = 0; i < sizeof(first) / sizeof(first[0]) && !error; i++) {
+		char *base = mmap(NULL, PEER_WINDOW_BYTES, PROT_READ, MAP_SHARED, fd,
+				  (off_t)first[i] * PEER_WINDOW_BYTES);
+
+		if (base == MAP_FAILED)
+			error = -errno;
+		else
+			atomic_init(&arena->windows[first[i]], base);
+	}
+	if (!error)
+		error = file_view_open(&arena->view, fd);
+	if (error)
+		unmap_windows(arena);
 	atomic_init(&arena->not_before_ns, 0);
 	arena->opener = getpid();
 	arena->own = false;
-	return 0;
+	return error;
 }
 
 void peer_arena_open_own(struct peer_arena *arena, void *own)
@@ -44,20 +66,6 @@ void peer_arena_open_own(struct peer_arena *arena, void *own)
 void peer_arena_move(struct peer_arena *to, struct peer_arena *from)
 {
 	memcpy(to, from, sizeof(*to));
-}
-
-/*
- * The address is gone before the window is. So what a child of a fork finds here was mapped when
- * the kernel copied the mappings.
- */
-static void unmap_windows(struct peer_arena *arena)
-{
-	for (uint32_t i = 0; i < PEER_WINDOWS; i++) {
-		char *base = atomic_exchange(&arena->windows[i], NULL);
-
-		if (base)
-			munmap(base, PEER_WINDOW_BYTES);
-	}
 }
 
 void peer_arena_close(struct peer_arena *arena)

@@ -6,10 +6,12 @@
  * In:  the arena's descriptor, once; QPNs and indexes of keys.
  * Out: entries of its tables.
  *
- * A whole arena is 6 MiB of addresses, of which a peer uses some pages. The first window, with the
- * header and the hazards, is mapped from the beginning. Another is mapped when something in it is
- * looked up. If that is not possible, the lookup finds zeros: no such QP, no such key. That is
- * reported, and not tried again for PEER_ARENA_RETRY_NS.
+ * A whole arena is 6 MiB of addresses, of which a peer uses some pages. The window with the header
+ * and the hazards is mapped from the beginning, and so is the first one of keys, which has those of
+ * most processes: what is mapped later may get addresses that the program has just unmapped, and
+ * still names in requests. So a QP that is connected looks its peer up at once. Another window is
+ * mapped when something in it is looked up. If that is not possible, the lookup finds zeros: no
+ * such QP, no such key. That is reported, and not tried again for PEER_ARENA_RETRY_NS.
  *
  * Any thread; opening and closing exclude other calls. Barrier WINDOW: a thread maps a window under
  * the view's lock, then stores its address (release); those who look up load it (acquire). A window

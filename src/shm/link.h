@@ -121,7 +121,6 @@ struct link {
 	_Atomic bool xcopy_told; /* XCOPY_NONE was reported */
 	_Atomic bool stays_told; /* so was that a region stays where it is */
 	pid_t heap_of;		 /* the process that has mapped `heap`, not a child of its forks */
-	struct peer_arena arena; /* the other's, read-only (our own for the link to ourselves) */
 	struct arena_header *peer;
 	int wake_fd;
 	struct heap heap;
@@ -169,6 +168,9 @@ struct link {
 	/* Changed by link_move alone, under both rx_lock and tx_lock, as are the rings. */
 	struct link_shared *shared;
 	ino_t number; /* inode of the memory's file: the same for both ends */
+
+	/* The other's, read-only; our own in the link to ourselves. Long, so it is the last. */
+	struct peer_arena arena;
 };
 
 /* At the beginning of the shared memory, in LINK_CONTROL_BYTES. */

@@ -74,6 +74,8 @@ static int connect(struct qp *qp)
 	/* A missing process is not an error here: as on a wire, requests will get no answer. */
 	if (shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid))
 		lq->link = shm_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS, &asked);
+	if (lq->link) /* maps it now, not while the program posts: memory/peer_arena.h */
+		peer_arena_qp(&lq->link->arena, qp->attr.dest_qp_num);
 	return 0;
 }
 

@@ -55,14 +55,16 @@ static unsigned mapped(void)
 
 static void test_only_what_is_used(void **state)
 {
-	assert_int_equal(mapped(), 1);
+	assert_int_equal(mapped(), 2);
 	assert_true(peer_arena_header(&arena)->cookie == 4711);
+	assert_int_equal(peer_arena_key(&arena, 512)->pd, 513);
+	assert_int_equal(mapped(), 2);
 	assert_int_equal(peer_arena_qp(&arena, 77u << ARENA_QP_BITS | 1024)->dest_qpn, 1025);
-	assert_int_equal(mapped(), 2);
-	assert_int_equal(peer_arena_qp(&arena, 1536)->dest_qpn, 1537);
-	assert_int_equal(mapped(), 2);
-	assert_int_equal(peer_arena_key(&arena, ARENA_KEYS - 512)->pd, ARENA_KEYS - 511);
 	assert_int_equal(mapped(), 3);
+	assert_int_equal(peer_arena_qp(&arena, 1536)->dest_qpn, 1537);
+	assert_int_equal(mapped(), 3);
+	assert_int_equal(peer_arena_key(&arena, ARENA_KEYS - 512)->pd, ARENA_KEYS - 511);
+	assert_int_equal(mapped(), 4);
 }
 
 static void test_all_of_it(void **state)
@@ -102,20 +104,20 @@ static void test_what_cannot_be_mapped_is_zero(void **state)
 	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
 	none = (struct rlimit){ .rlim_cur = 1, .rlim_max = before.rlim_max };
 	assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
-	qp = peer_arena_qp(&arena, 512)->dest_qpn;
-	key = peer_arena_key(&arena, 512)->pd;
+	qp = peer_arena_qp(&arena, 1536)->dest_qpn;
+	key = peer_arena_key(&arena, 1536)->pd;
 	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
 	assert_int_equal(qp, 0);
 	assert_int_equal(key, 0);
-	assert_int_equal(mapped(), 1);
+	assert_int_equal(mapped(), 2);
 	/* not at once */
-	assert_true(peer_arena_is_missing(peer_arena_qp(&arena, 512)));
-	assert_int_equal(mapped(), 1);
+	assert_true(peer_arena_is_missing(peer_arena_qp(&arena, 1536)));
+	assert_int_equal(mapped(), 2);
 	assert_in_range(arena.not_before_ns, 1, clock_now_ns() + PEER_ARENA_RETRY_NS);
 	arena.not_before_ns = clock_coarse_ns();
-	assert_false(peer_arena_is_missing(peer_arena_qp(&arena, 512)));
-	assert_int_equal(peer_arena_qp(&arena, 512)->dest_qpn, 513);
-	assert_int_equal(peer_arena_key(&arena, 512)->pd, 513);
+	assert_false(peer_arena_is_missing(peer_arena_qp(&arena, 1536)));
+	assert_int_equal(peer_arena_qp(&arena, 1536)->dest_qpn, 1537);
+	assert_int_equal(peer_arena_key(&arena, 1536)->pd, 1537);
 }
 
 static void *look(void *arg)
@@ -147,17 +149,17 @@ static void test_fork(void **state)
 	int status;
 	pid_t child;
 
-	peer_arena_key(&arena, 512);
+	peer_arena_key(&arena, 2048);
 	child = fork();
 	if (!child) {
-		bool there = peer_arena_key(&arena, 512)->pd == 513;
+		bool there = peer_arena_key(&arena, 2048)->pd == 2049;
 
 		peer_arena_close_in_child(&arena);
 		_exit(!there || mapped());
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
-	assert_int_equal(peer_arena_key(&arena, 512)->pd, 513);
+	assert_int_equal(peer_arena_key(&arena, 2048)->pd, 2049);
 	assert_int_equal(peer_arena_key(&arena, 5120)->pd, 5121);
 }
 
