@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/cause.h"
@@ -39,7 +40,8 @@ static int try_id(const struct link *link, pid_t id)
 
 /*
  * After ESRCH: the first thread, whose number the PID is, may have ended before the others. The
- * liveness word has the TID of one that lives as long as the process. Not where verbatimd and the
+ * liveness word has the TID of one that lives as long as the process. The peer wrote it, so the
+ * kernel is asked whether it is of the process that verbatimd named. Not where verbatimd and the
  * process number it differently: its end is found by the PID (adapter/peers.c). 0, or an errno.
  */
 static int try_living_thread(struct link *link)
@@ -49,7 +51,7 @@ static int try_living_thread(struct link *link)
 	int error = ESRCH;
 
 	if (id && !(word & FUTEX_OWNER_DIED) && link->peer->pid == (uint32_t)link->pid)
-		error = try_id(link, id);
+		error = syscall(SYS_tgkill, link->pid, id, 0) ? errno : try_id(link, id);
 	if (!error)
 		atomic_store_explicit(&link->xcopy_id, id, memory_order_relaxed);
 	return error;
@@ -166,19 +168,22 @@ static int copy_vm(struct link *link, enum xcopy_direction direction, const stru
 {
 	pid_t id = atomic_load_explicit(&link->xcopy_id, memory_order_relaxed);
 	ssize_t n = call_kernel(id, direction, local, count, remote, length);
+	int error = n < 0 ? errno : 0;
 
-	if (n < 0 && errno == ESRCH && id == link->pid && !try_living_thread(link))
+	if (error == ESRCH && id == link->pid && !try_living_thread(link)) {
 		n = call_kernel(link->xcopy_id, direction, local, count, remote, length);
+		error = n < 0 ? errno : 0;
+	}
 	if (n == (ssize_t)length)
 		return 0;
 	if (n >= 0)
 		return -EFAULT; /* a partial copy: the next page is missing */
-	if (errno == EPERM) {
+	if (error == EPERM) {
 		link->xcopy_error = EPERM;
 		link->xcopy = XCOPY_NONE;
 		return -EPERM;
 	}
-	return errno == ESRCH ? -ESRCH : -EFAULT;
+	return error == ESRCH ? -ESRCH : -EFAULT;
 }
 
 int xcopy_move(struct link *link, enum xcopy_direction direction, const struct iovec *local,

@@ -5,18 +5,22 @@
  */
 #include "rig.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "memory/memory.h"
 #include "shm/onesided.h"
+#include "shm/xcopy.h"
 
 #define FAR_SLOT   9
 #define FAR_PD	   77
@@ -379,6 +383,51 @@ static void test_kernel_copies(void **state)
 	expect_written(21);
 }
 
+static pid_t fork_sleeper(void)
+{
+	pid_t pid = fork();
+
+	if (!pid)
+		for (;;)
+			pause();
+	assert_true(pid > 0);
+	return pid;
+}
+
+static void end_sleeper(pid_t pid)
+{
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+}
+
+/* The peer may name any thread as its own, even one with the cookie. */
+static void test_thread_of_another_process(void **state)
+{
+	static uint64_t cookie = 0x1234567890abcdefull;
+	struct arena_header *header = far.arena;
+	pid_t gone = fork_sleeper(), other = fork_sleeper();
+
+	end_sleeper(gone);
+	leave_heap();
+	header->cookie = cookie;
+	header->cookie_addr = (uintptr_t)&cookie;
+	header->pid = (uint32_t)gone;
+	header->liveness = (uint32_t)other;
+	far.link->pid = far.link->xcopy_id = gone;
+	post(IBV_WR_RDMA_WRITE, 8, 16);
+	assert_int_not_equal(execute(BYTES), ONESIDED_DONE);
+	assert_int_equal(far.link->xcopy_id, gone);
+	far.link->xcopy = XCOPY_NONE;
+	xcopy_probe(far.link);
+	assert_int_equal(far.link->xcopy, XCOPY_NONE);
+	assert_int_equal(far.link->xcopy_error, ESRCH);
+	header->pid = (uint32_t)other;
+	far.link->pid = other;
+	xcopy_probe(far.link);
+	assert_int_equal(far.link->xcopy, XCOPY_VM);
+	end_sleeper(other);
+}
+
 /* A missing page there is the responder's verdict to give, one of ours is an error of this end. */
 static void test_missing_pages(void **state)
 {
@@ -568,6 +617,7 @@ int main(void)
 		TEST(local_key_beyond_the_heap),
 		TEST(by_message),
 		TEST(kernel_copies),
+		TEST(thread_of_another_process),
 		TEST(missing_pages),
 		TEST(local_rights),
 		TEST(asks_to_migrate),
