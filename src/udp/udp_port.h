@@ -47,6 +47,10 @@ struct wire_sender {
 struct wire_port {
 	int fd;
 	uint8_t gid[WIRE_GID_BYTES];
+	/*
+	 * Barrier MOVE: udp_move stores it, then looks for senders; a thread that has stored a
+	 * sender loads it again. Each has a fence between, so at least one sees the other.
+	 */
 	_Atomic uint32_t ifindex;
 	uint16_t number; /* of UDP, host order */
 	bool is_v4;

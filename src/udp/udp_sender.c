@@ -58,6 +58,7 @@ static void set_options(const struct wire_port *port, int fd)
 void udp_move(struct wire_port *port, uint32_t ifindex)
 {
 	port->ifindex = ifindex;
+	atomic_thread_fence(memory_order_seq_cst); /* MOVE */
 	for (unsigned i = 0; i < UDP_SENDERS; i++) {
 		struct wire_sender *sender =
 			atomic_load_explicit(&port->senders[i], memory_order_acquire); /* SENDER */
@@ -122,11 +123,22 @@ static struct wire_sender *share(struct wire_port *port, const char *why)
 	return &port->shared;
 }
 
+/* The port may have moved since it was at `ifindex`, before the sender was in the table. */
+static void follow(const struct wire_port *port, const struct wire_sender *sender, uint32_t ifindex)
+{
+	atomic_thread_fence(memory_order_seq_cst); /* MOVE */
+	while (port->ifindex != ifindex) {
+		ifindex = port->ifindex;
+		set_options(port, sender->fd);
+	}
+}
+
 struct wire_sender *udp_sender(struct wire_port *port, uint32_t remote_qpn)
 {
 	struct wire_sender *_Atomic *place = &port->senders[remote_qpn % QPNS >> ARENA_QP_BITS];
 	struct wire_sender *sender = atomic_load_explicit(place, memory_order_acquire); /* SENDER */
 	struct wire_sender *other = NULL;
+	uint32_t ifindex;
 	const char *why;
 
 	if (sender)
@@ -134,12 +146,15 @@ struct wire_sender *udp_sender(struct wire_port *port, uint32_t remote_qpn)
 
 	UNCANCELLED;
 
+	ifindex = port->ifindex;
 	sender = open_sender(port, &why);
 	if (!sender)
 		sender = share(port, why);
 	if (atomic_compare_exchange_strong_explicit(place, &other, sender, memory_order_acq_rel,
-						    memory_order_acquire)) /* SENDER */
+						    memory_order_acquire)) { /* SENDER */
+		follow(port, sender, ifindex);
 		return sender;
+	}
 	/* Another thread has stored its sender first. */
 	if (sender != &port->shared)
 		close_sender(sender);
