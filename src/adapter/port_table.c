@@ -166,26 +166,26 @@ int port_table_add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], ui
 	return 0;
 }
 
+/* ENXIO: there is no such interface; other errors say nothing of it. */
 static bool is_gone(uint32_t ifindex)
 {
 	char name[IF_NAMESIZE];
 
-	return !if_indextoname(ifindex, name);
+	return !if_indextoname(ifindex, name) && errno == ENXIO;
 }
 
-void port_table_follow(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex)
+bool port_table_is_stranded(const struct port *port)
 {
-	struct port *port;
+	return !port->is_group && port->ifindex && !gid_is_link_local(port->gid) &&
+	       is_gone(port->ifindex);
+}
 
-	if (gid_is_zero(gid) || gid_is_link_local(gid))
-		return;
+void port_table_move(struct port *port, uint32_t ifindex)
+{
 	lock_acquire(&port_table_lock);
-	port = port_table_find(gid, ifindex, false);
-	if (port && port->ifindex && port->ifindex != ifindex && is_gone(port->ifindex)) {
-		udp_move(port->wire, ifindex);
-		port->ifindex = ifindex;
-		show(port);
-	}
+	udp_move(port->wire, ifindex);
+	port->ifindex = ifindex;
+	show(port);
 	lock_release(&port_table_lock);
 }
 

@@ -74,10 +74,12 @@ int port_table_add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], ui
 		   bool is_group, const char *device) REQUIRES(port_table_lock);
 
 /*
- * The address is on this interface. If its port's is gone, what the port sends to groups leaves
- * here from now on. A port of a link-local address stays with its interface.
+ * The port of an address, whose interface is gone. A port of a link-local address stays with its
+ * interface. Asks the kernel, so without locks.
  */
-void port_table_follow(const uint8_t gid[WIRE_GID_BYTES], uint32_t ifindex);
+bool port_table_is_stranded(const struct port *port);
+/* Its address is on this interface now: what it sends to groups leaves here from now on. */
+void port_table_move(struct port *port, uint32_t ifindex);
 
 /*
  * Takes the port of a group out of the table. The caller closes it by port_table_close, without

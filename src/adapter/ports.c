@@ -109,36 +109,77 @@ void ports_leave(uint32_t ifindex, const union ibv_gid *spelled)
 		port_table_close(port, wire);
 }
 
-/* The new membership first: a datagram that comes meanwhile is received once. */
-static void follow(const struct group_member *member)
+/*
+ * The new membership first: a datagram that comes meanwhile is received once. False: to be tried
+ * again; not if the new interface is gone as well, as the next one is announced.
+ */
+static bool follow(const struct group_member *member)
 {
 	uint32_t ifindex = ports_group_interface(member->device);
+	int error;
 
-	if (ifindex == member->ifindex || ports_join(member->device, ifindex, &member->gid))
-		return;
-	ports_leave(group_move(member, ifindex) ? member->ifindex : ifindex, &member->gid);
+	if (ifindex == member->ifindex)
+		return true;
+	error = ports_join(member->device, ifindex, &member->gid);
+	if (!error)
+		ports_leave(group_move(member, ifindex) ? member->ifindex : ifindex, &member->gid);
+	return !error || error == ENODEV;
 }
 
-static void follow_addresses(struct context *context, void *arg)
+struct search {
+	const struct port *port;
+	uint32_t ifindex; /* another interface that has its address; 0: none */
+};
+
+static bool has_address(const struct device *device, const uint8_t gid[WIRE_GID_BYTES])
+{
+	for (int i = 0; i < DEVICE_GIDS; i++)
+		if (!memcmp(device->gid[i].raw, gid, WIRE_GID_BYTES))
+			return true;
+	return false;
+}
+
+/* A device that is down keeps its addresses, so one that is up comes first. */
+static void look_for_address(struct context *context, void *arg)
 {
 	struct device *device = context->device;
+	struct search *search = arg;
 
 	lock_acquire(&device->lock);
-	for (int i = 0; i < DEVICE_GIDS; i++)
-		port_table_follow(device->gid[i].raw, device->ifindex);
+	if ((device->up || !search->ifindex) && device->ifindex != search->port->ifindex &&
+	    has_address(device, search->port->gid))
+		search->ifindex = device->ifindex;
 	lock_release(&device->lock);
 }
 
-void ports_follow_interfaces(void)
+/* Without port_table_lock, which a thread holds that takes the contexts' lock. */
+static void follow_addresses(void)
+{
+	uint32_t count = atomic_load_explicit(&port_table_count, memory_order_acquire);
+
+	for (uint32_t i = 0; i < count; i++) {
+		struct search search = { .port = &port_table[i] };
+
+		if (!port_table_is_stranded(&port_table[i]))
+			continue;
+		contexts_visit(look_for_address, &search);
+		if (search.ifindex)
+			port_table_move(&port_table[i], search.ifindex);
+	}
+}
+
+bool ports_follow_interfaces(void)
 {
 	struct group_member member;
 	unsigned at = 0;
+	bool done = true;
 
-	contexts_visit(follow_addresses, NULL);
+	follow_addresses();
 	while (group_next_joined(&at, &member)) {
-		follow(&member);
+		done &= follow(&member);
 		device_put(member.device);
 	}
+	return done;
 }
 
 /* A datagram from this host has reached its members through shared memory. */

@@ -22,6 +22,9 @@
 #include "tcp/control.h"
 #include "tcp/streams.h"
 
+#define FOLLOW_NS 1000000000ull
+
+static uint64_t follow_due_ns = SOURCES_NEVER;	  /* a group could not be joined anew */
 static uint64_t migration_due_ns = MIGRATE_NEVER; /* when the next step of migration is due */
 
 static void drain(int fd)
@@ -73,9 +76,18 @@ static uint64_t migration_deadline_ns(void)
 
 static bool poll_interfaces(void)
 {
-	if (port_events_poll(clock_now_ns()))
-		ports_follow_interfaces();
+	uint64_t now = clock_now_ns();
+
+	if (port_events_poll(now) || now >= follow_due_ns)
+		follow_due_ns = ports_follow_interfaces() ? SOURCES_NEVER : now + FOLLOW_NS;
 	return false;
+}
+
+static uint64_t interfaces_due_ns(void)
+{
+	uint64_t due_ns = port_events_due_ns();
+
+	return follow_due_ns < due_ns ? follow_due_ns : due_ns;
 }
 
 /* Polled in this order. */
@@ -162,7 +174,7 @@ static const struct source sources[] = {
 		.fd = watch_fd,
 		.events = EPOLLIN,
 		.poll = poll_interfaces,
-		.deadline_ns = port_events_due_ns,
+		.deadline_ns = interfaces_due_ns,
 		.reset_after_fork = watch_reset_after_fork,
 	},
 };
@@ -235,5 +247,6 @@ void sources_reset_after_fork(void)
 	for (size_t i = 0; i < COUNT; i++)
 		if (sources[i].reset_after_fork)
 			sources[i].reset_after_fork();
+	follow_due_ns = SOURCES_NEVER;
 	migration_due_ns = MIGRATE_NEVER;
 }

@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "../udp/net.h"
+#include "adapter/contexts.h"
 #include "ctl/client.h"
 #include "roce/roce.h"
 #include "udp/udp.h"
@@ -104,6 +105,7 @@ int rig_setup(void **state)
 	rig_cause = CAUSE_NONE;
 	rig_arrivals = 0;
 	rig_on_arrival = NULL;
+	contexts_init(arena);
 	return ports_init(NULL, arena);
 }
 

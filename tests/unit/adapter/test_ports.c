@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "adapter/adapter.h"
+#include "adapter/contexts.h"
 #include "adapter/port_table.h"
 #include "object/qp.h"
 #include "rig.h"
@@ -213,14 +214,16 @@ static void a_port_follows_its_address(void **state)
 
 	make_interface(context);
 	other = context->device->ifindex;
+	contexts_add(context);
 	port->ifindex = present;
-	port_table_follow(port->gid, other);
+	assert_true(ports_follow_interfaces());
 	assert_int_equal(port->ifindex, present); /* it is still there */
 	udp_sender(from, 0);
 	port->ifindex = 1u << 20;
 	udp_move(from, 1u << 20);
-	port_table_follow(port->gid, present);
-	assert_int_equal(port->ifindex, present);
+	assert_true(ports_follow_interfaces());
+	assert_int_equal(port->ifindex, other);
+	contexts_remove(context);
 	free(context->device);
 	free(context);
 }
@@ -275,6 +278,41 @@ static void groups_come_and_go_under_threads_that_look(void **state)
 	free(context);
 }
 
+static void *join_and_leave(void *arg)
+{
+	struct context *context = arg;
+	union ibv_gid group = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 3, 1 } };
+
+	for (int i = 0; i < 2000; i++) {
+		if (ports_join(context->device, context->device->ifindex, &group))
+			abort();
+		ports_leave(context->device->ifindex, &group);
+	}
+	done = true;
+	return NULL;
+}
+
+/* A thread that joins has the ports' lock, and takes the contexts'. */
+static void ports_follow_while_a_thread_joins(void **state)
+{
+	struct context *context = rig_context(1, 2);
+	pthread_t thread;
+
+	rig_open_address(1);
+	contexts_add(context);
+	done = false;
+	assert_int_equal(pthread_create(&thread, NULL, join_and_leave, context), 0);
+	while (!done) {
+		port_table[0].ifindex = 1u << 20;
+		assert_true(ports_follow_interfaces());
+		assert_int_equal(port_table[0].ifindex, context->device->ifindex);
+	}
+	pthread_join(thread, NULL);
+	contexts_remove(context);
+	free(context->device);
+	free(context);
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, rig_setup, rig_teardown)
 
 int main(void)
@@ -288,6 +326,7 @@ int main(void)
 		TEST(members_follow_an_interface_that_is_made_anew),
 		TEST(a_port_follows_its_address),
 		TEST(a_group_lives_from_the_first_to_the_last_attachment),
+		TEST(ports_follow_while_a_thread_joins),
 		TEST(groups_come_and_go_under_threads_that_look),
 	};
 

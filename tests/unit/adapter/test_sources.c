@@ -12,9 +12,12 @@
 
 #include "adapter/sources.h"
 #include "adapter/wakeup.h"
+#include "base/clock.h"
 
 static int epoll, wake_fd, daemon_fd, ports_fd, roce_fd;
 static uint64_t notices_due, migration_due;
+static bool interfaces_changed, all_follow;
+static unsigned follows;
 static unsigned notices_polls, interface_polls, interface_starts;
 
 int __wrap_notices_fd(void);
@@ -70,7 +73,14 @@ bool __wrap_port_events_poll(uint64_t now);
 bool __wrap_port_events_poll(uint64_t now)
 {
 	interface_polls++;
-	return false;
+	return interfaces_changed;
+}
+
+bool __wrap_ports_follow_interfaces(void);
+bool __wrap_ports_follow_interfaces(void)
+{
+	follows++;
+	return all_follow;
 }
 
 static int start(void **state)
@@ -155,6 +165,28 @@ static void migration_that_is_due_now_is_more_work(void **state)
 	assert_int_equal(interface_polls, 1); /* other sources still get their turn */
 }
 
+/* A group that cannot be joined anew is tried again, a second later. */
+static void what_does_not_follow_an_interface_is_tried_again(void **state)
+{
+	uint64_t due;
+
+	interfaces_changed = true;
+	all_follow = false;
+	sources_poll();
+	assert_int_equal(follows, 1);
+	due = sources_deadline_ns();
+	assert_true(due > clock_now_ns() && due <= clock_now_ns() + 1000000000ull);
+	interfaces_changed = false;
+	all_follow = true;
+	sources_poll();
+	assert_int_equal(follows, 1);
+	while (clock_now_ns() < due)
+		usleep(10000);
+	sources_poll();
+	assert_int_equal(follows, 2);
+	assert_true(sources_deadline_ns() == SOURCES_NEVER);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -162,6 +194,7 @@ int main(void)
 		cmocka_unit_test_setup(packets_are_told_from_the_rest, setup),
 		cmocka_unit_test_setup(the_first_deadline_counts, setup),
 		cmocka_unit_test_setup(migration_that_is_due_now_is_more_work, setup),
+		cmocka_unit_test_setup(what_does_not_follow_an_interface_is_tried_again, setup),
 	};
 
 	return cmocka_run_group_tests(tests, start, NULL);
