@@ -295,6 +295,13 @@ static void destroy(struct client *c)
 	free(c);
 }
 
+bool client_is_closed(const struct client *c)
+{
+	struct pollfd p = { .fd = c->sock, .events = POLLRDHUP };
+
+	return c->has_hung_up || poll(&p, 1, 0) == 1;
+}
+
 bool client_has_ended(const struct client *c)
 {
 	struct pollfd death = { .fd = c->pid_fd, .events = POLLIN };

@@ -132,6 +132,9 @@ bool client_sees(const struct client *a, const struct client *b);
 /* Whether a may know of this user's processes. */
 bool client_sees_user(const struct client *a, uid_t uid);
 
+/* The other end of its socket is closed, though what came before may not have been read yet. */
+bool client_is_closed(const struct client *c);
+
 /* The kernel says that its process has ended. */
 bool client_has_ended(const struct client *c);
 

@@ -75,8 +75,8 @@ int slots_take(struct client *c, int *token_fd)
 }
 
 /*
- * The client holds the slot's token, so the connection that has the slot is an earlier one of its
- * process, whose end has not been seen yet. It is gone after this turn.
+ * The connection that has the slot is an earlier one of the client's process, whose end has not
+ * been seen yet. It is gone after this turn.
  */
 static int cut_off(struct client *earlier, const struct client *c)
 {
@@ -103,11 +103,21 @@ static bool is_from_elsewhere(struct daemon *d, unsigned slot, int token_fd)
 static int prove(const struct client *c, unsigned slot, int token_fd)
 {
 	struct sockname name;
-	int rc;
 
 	sockname_of_slot(&c->daemon->space, slot, &name);
-	rc = token_prove(c->uid, token_fd, &name);
-	return rc == -EPERM && is_from_elsewhere(c->daemon, slot, token_fd) ? 0 : rc;
+	return token_prove(c->uid, token_fd, &name);
+}
+
+/*
+ * A client that lives loses its slot to nobody but the holder of the slot's own token: two
+ * processes with tokens from elsewhere would take it from each other for ever.
+ */
+static bool may_cut_off(const struct client *earlier, unsigned slot, int token_fd, int proof)
+{
+	if (!proof)
+		return true;
+	return proof == -EPERM && client_is_closed(earlier) &&
+	       is_from_elsewhere(earlier->daemon, slot, token_fd);
 }
 
 int slots_adopt(struct client *c, unsigned slot, int token_fd)
@@ -120,7 +130,9 @@ int slots_adopt(struct client *c, unsigned slot, int token_fd)
 	earlier = c->daemon->by_slot[slot];
 	rc = prove(c, slot, token_fd);
 	if (earlier)
-		return rc ? -EADDRINUSE : cut_off(earlier, c);
+		return may_cut_off(earlier, slot, token_fd, rc) ? cut_off(earlier, c) : -EADDRINUSE;
+	if (rc == -EPERM && is_from_elsewhere(c->daemon, slot, token_fd))
+		rc = 0;
 	if (!rc)
 		give(c, slot);
 	return rc;

@@ -55,6 +55,7 @@ static void test_directory_vanishes(void **state)
 static void test_vanished_token_is_no_claim(void **state)
 {
 	struct ctl_client *a = join(), *b;
+	struct ctl_peer_info peer;
 	char why[256];
 
 	remove_dir_of_daemon();
@@ -66,6 +67,11 @@ static void test_vanished_token_is_no_claim(void **state)
 	ctl_close(join());
 	CHECK(ctl_reconnect(a, CTL_CONNECT_MS, why, sizeof(why)) == -EPERM);
 	CHECK(!ctl_reconnect(b, CTL_CONNECT_MS, why, sizeof(why)));
+	/* Nor against one that cannot be tried any more while its process is connected. */
+	remove_dir_of_daemon();
+	CHECK(ctl_reconnect(a, CTL_CONNECT_MS, why, sizeof(why)) == -EADDRINUSE);
+	CHECK(!ctl_peer(b, 1, &peer));
+	close_peer(&peer);
 	ctl_close(a);
 	ctl_close(b);
 }
