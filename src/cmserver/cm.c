@@ -2,7 +2,6 @@
 #include "cmserver/cm.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 
 #include "base/check.h"
@@ -156,7 +155,7 @@ static void leave(struct cm_client *cc)
 	struct list *m;
 
 	if (has_begun(cc))
-		cm_return_expect(cm->returning, cc->session);
+		cm_return_remember(cm->returning, cc->session, cc->client->uid);
 	cm_store_close(&cc->store, cc->client->uid);
 	list_for_each(m, &cc->ids) {
 		struct cm_id *id = container_of(m, struct cm_id, in_client);
@@ -166,13 +165,6 @@ static void leave(struct cm_client *cc)
 	}
 	cm_teardown_client(cc);
 	free_client(cc);
-}
-
-static bool is_closed(const struct client *c)
-{
-	struct pollfd p = { .fd = c->sock, .events = POLLRDHUP };
-
-	return c->has_hung_up || poll(&p, 1, 0) == 1;
 }
 
 /*
@@ -189,7 +181,7 @@ static int make_room(struct cm *cm, uint32_t session)
 
 		if (!c->cm || c->cm->session != session)
 			continue;
-		was_closed = is_closed(c);
+		was_closed = client_is_closed(c) && cm_sessions_has_room(&cm->sessions, c->uid);
 		if (was_closed)
 			leave(c->cm);
 		client_disconnect(c, was_closed ? NULL : "its process has begun anew");
@@ -232,7 +224,7 @@ static void on_hang_up(struct loop_timer *timer)
 	struct cm_client *cc = container_of(timer, struct cm_client, hang_up);
 	struct client *c = cc->client;
 
-	if (is_held(cc))
+	if (is_held(cc) && cm_sessions_has_room(&cc->cm->sessions, c->uid))
 		leave(cc);
 	client_disconnect(c, NULL);
 }

@@ -19,8 +19,9 @@
 #include "daemon/daemon.h"
 
 /* At most so many addresses without a port are tried at a time, each once. */
-#define LACKED_MAX 8
-#define LOOK_MS	   100
+#define LACKED_MAX   8
+#define LOOK_MS	     100
+#define LOOK_IDLE_MS 1000 /* when nothing waits but sessions that have hung up */
 
 struct cm_return {
 	struct cm *cm;
@@ -141,18 +142,26 @@ static void end_orphans(struct cm_return *r, struct cm_client *cc)
 	cm_dispatch_deliver(r->cm);
 }
 
+static void arm(struct cm_return *r)
+{
+	const struct cm_sessions *s = &r->cm->sessions;
+	bool is_idle = s->is_over && !s->expected_count && list_empty(&r->cm->portless);
+
+	loop_timer_arm(&r->cm->daemon->loop, &r->look, is_idle ? LOOK_IDLE_MS : LOOK_MS);
+}
+
 /* cc: the session that has just returned; NULL: none. */
 static void look(struct cm_return *r, struct cm_client *cc)
 {
 	const struct cm_sessions *s = &r->cm->sessions;
 
-	if (!s->is_over && (!s->away_count || s->over_ns <= deadline_now_ns()))
+	if (!s->is_over && (!s->expected_count || s->over_ns <= deadline_now_ns()))
 		finish(r);
 	open_ports(r);
 	if (!s->away_count)
 		end_orphans(r, cc);
 	if (s->away_count || !list_empty(&r->cm->portless))
-		loop_timer_arm(&r->cm->daemon->loop, &r->look, LOOK_MS);
+		arm(r);
 	else
 		loop_timer_disarm(&r->look);
 }
@@ -180,11 +189,13 @@ int cm_return_create(struct cm *cm)
 	return 0;
 }
 
-void cm_return_expect(struct cm_return *r, uint32_t session)
+void cm_return_remember(struct cm_return *r, uint32_t session, uid_t uid)
 {
-	cm_sessions_add(&r->cm->sessions, session);
+	cm_sessions_remember(&r->cm->sessions, session, uid);
 	r->was_away = true;
-	loop_timer_arm(&r->cm->daemon->loop, &r->look, LOOK_MS);
+	/* Many that hang up do not put the look off. */
+	if (list_empty(&r->look.in_loop))
+		arm(r);
 }
 
 void cm_return_destroy(struct cm_return *r)

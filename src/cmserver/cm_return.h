@@ -24,6 +24,7 @@
 #define CMSERVER_CM_RETURN_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 struct client;
 struct cm;
@@ -35,7 +36,7 @@ int cm_return_create(struct cm *cm);
 void cm_return_destroy(struct cm_return *r);
 
 /* The session's process has lost its connection with this daemon, and may return to it. */
-void cm_return_expect(struct cm_return *r, uint32_t session);
+void cm_return_remember(struct cm_return *r, uint32_t session, uid_t uid);
 
 void cm_return_on_begin(struct client *c, struct fdmsg *m);
 

@@ -52,7 +52,7 @@ bool cm_sessions_is_held(const struct cm_sessions *s, uint32_t session)
 	bool held;
 
 	sockname_of_session(&s->daemon->space, session, &name);
-	held = fd >= 0 && token_is_held(fd, &name);
+	held = fd < 0 || token_is_held(fd, &name);
 	if (fd >= 0)
 		close(fd);
 	return held;
@@ -70,11 +70,10 @@ static bool has_ended(const struct cm_sessions *s, int fd, uint32_t session)
 	return true;
 }
 
-void cm_sessions_add(struct cm_sessions *s, uint32_t session)
+static void add(struct cm_sessions *s, struct cm_away away)
 {
-	uint32_t *larger;
+	struct cm_away *larger;
 
-	s->expects_ns = deadline_in_ms(CM_SESSIONS_LATE_MS);
 	/* Without a directory any process can make such names: hence the limit. */
 	if (s->away_count >= AWAY_MAX)
 		return;
@@ -82,7 +81,29 @@ void cm_sessions_add(struct cm_sessions *s, uint32_t session)
 	if (!larger)
 		return;
 	s->away = larger;
-	s->away[s->away_count++] = session;
+	s->away[s->away_count++] = away;
+	s->expected_count += !away.has_hung_up;
+}
+
+static void drop(struct cm_sessions *s, unsigned i)
+{
+	s->expected_count -= !s->away[i].has_hung_up;
+	s->away[i] = s->away[--s->away_count];
+}
+
+void cm_sessions_remember(struct cm_sessions *s, uint32_t session, uid_t uid)
+{
+	add(s, (struct cm_away){ .session = session, .has_hung_up = true, .uid = uid });
+}
+
+bool cm_sessions_has_room(const struct cm_sessions *s, uid_t uid)
+{
+	unsigned mine = 0;
+
+	for (unsigned i = 0; i < s->away_count; i++)
+		mine += s->away[i].has_hung_up && s->away[i].uid == uid;
+	return s->away_count < AWAY_MAX &&
+	       (s->daemon->scope == DAEMON_OF_USER || mine < CM_SESSIONS_HUNG_UP_MAX);
 }
 
 static void expect(uint32_t session, void *arg)
@@ -95,16 +116,18 @@ static void expect(uint32_t session, void *arg)
 	if (fd >= 0)
 		close(fd);
 	if (!ended)
-		cm_sessions_add(s, session);
+		add(s, (struct cm_away){ .session = session });
 }
 
 void cm_sessions_init(struct cm_sessions *s, struct daemon *d)
 {
 	*s = (struct cm_sessions){ .daemon = d };
 	sockname_each_session(&d->space, expect, s);
-	s->is_over = !s->away_count;
-	if (!s->is_over)
-		s->over_ns = deadline_in_ms(CM_SESSIONS_WAIT_MS);
+	s->is_over = !s->expected_count;
+	if (s->is_over)
+		return;
+	s->over_ns = deadline_in_ms(CM_SESSIONS_WAIT_MS);
+	s->expects_ns = deadline_in_ms(CM_SESSIONS_LATE_MS);
 }
 
 void cm_sessions_fini(struct cm_sessions *s)
@@ -115,7 +138,7 @@ void cm_sessions_fini(struct cm_sessions *s)
 bool cm_sessions_is_away(const struct cm_sessions *s, uint32_t session)
 {
 	for (unsigned i = 0; i < s->away_count; i++) {
-		if (s->away[i] == session)
+		if (s->away[i].session == session)
 			return true;
 	}
 	return false;
@@ -123,14 +146,14 @@ bool cm_sessions_is_away(const struct cm_sessions *s, uint32_t session)
 
 bool cm_sessions_expects(const struct cm_sessions *s)
 {
-	return !s->is_over || (s->away_count && deadline_now_ns() < s->expects_ns);
+	return !s->is_over || (s->expected_count && deadline_now_ns() < s->expects_ns);
 }
 
 void cm_sessions_on_return(struct cm_sessions *s, uint32_t session)
 {
 	for (unsigned i = 0; i < s->away_count; i++) {
-		if (s->away[i] == session)
-			s->away[i--] = s->away[--s->away_count];
+		if (s->away[i].session == session)
+			drop(s, i--);
 	}
 }
 
@@ -139,8 +162,8 @@ void cm_sessions_drop_ended(struct cm_sessions *s)
 	int fd = token_make_socket();
 
 	for (unsigned i = 0; fd >= 0 && i < s->away_count; i++) {
-		if (has_ended(s, fd, s->away[i]))
-			s->away[i--] = s->away[--s->away_count];
+		if (has_ended(s, fd, s->away[i].session))
+			drop(s, i--);
 	}
 	if (fd >= 0)
 		close(fd);

@@ -62,7 +62,7 @@ static void test_expected_for_a_while(void **state)
 	cm_sessions_init(&s, &d);
 	assert_true(cm_sessions_is_away(&s, SESSION) && cm_sessions_expects(&s));
 	cm_sessions_end_wait(&s);
-	later_s = 29;
+	later_s = 10;
 	cm_sessions_drop_ended(&s);
 	assert_true(cm_sessions_expects(&s));
 	/* A process that never returns does not keep others waiting for ever, and still may return.
@@ -70,10 +70,11 @@ static void test_expected_for_a_while(void **state)
 	later_s = 31;
 	assert_false(cm_sessions_expects(&s));
 	assert_true(cm_sessions_is_away(&s, SESSION));
-	/* One that has just left is expected anew. */
+	/* One that has just left is remembered, but nobody waits for it. */
 	other = make_token(SESSION + 1);
-	cm_sessions_add(&s, SESSION + 1);
-	assert_true(cm_sessions_expects(&s) && cm_sessions_is_held(&s, SESSION + 1));
+	cm_sessions_remember(&s, SESSION + 1, 1);
+	assert_true(cm_sessions_is_away(&s, SESSION + 1) && cm_sessions_is_held(&s, SESSION + 1));
+	assert_false(cm_sessions_expects(&s));
 	/* Not if it has ended. */
 	close(other);
 	close(token);
@@ -83,9 +84,52 @@ static void test_expected_for_a_while(void **state)
 	cm_sessions_fini(&s);
 }
 
+/* A process that hangs up makes nobody wait, before or after the start's wait. */
+static void test_hang_up_is_not_expected(void **state)
+{
+	int token = make_token(SESSION);
+	struct cm_sessions s;
+
+	later_s = 0;
+	cm_sessions_init(&s, &d);
+	cm_sessions_end_wait(&s);
+	cm_sessions_remember(&s, SESSION + 1, 1);
+	cm_sessions_on_return(&s, SESSION);
+	assert_false(cm_sessions_expects(&s) || cm_sessions_is_away(&s, SESSION));
+	assert_true(cm_sessions_is_away(&s, SESSION + 1));
+	cm_sessions_on_return(&s, SESSION + 1);
+	assert_int_equal(s.away_count, 0);
+	cm_sessions_fini(&s);
+	close(token);
+	cm_sessions_forget(&s, SESSION);
+}
+
+/* The daemon of all users remembers some sessions of each. */
+static void test_room_of_a_user(void **state)
+{
+	struct cm_sessions s;
+
+	d.scope = DAEMON_OF_SYSTEM;
+	cm_sessions_init(&s, &d);
+	for (uint32_t i = 1; i <= CM_SESSIONS_HUNG_UP_MAX; i++) {
+		assert_true(cm_sessions_has_room(&s, 1));
+		cm_sessions_remember(&s, i, 1);
+	}
+	assert_false(cm_sessions_has_room(&s, 1));
+	assert_true(cm_sessions_has_room(&s, 2));
+	cm_sessions_on_return(&s, 1);
+	assert_true(cm_sessions_has_room(&s, 1));
+	d.scope = DAEMON_OF_USER;
+	cm_sessions_fini(&s);
+}
+
 int main(void)
 {
-	const struct CMUnitTest tests[] = { cmocka_unit_test(test_expected_for_a_while) };
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_expected_for_a_while),
+		cmocka_unit_test(test_hang_up_is_not_expected),
+		cmocka_unit_test(test_room_of_a_user),
+	};
 
 	return cmocka_run_group_tests_name("cm sessions", tests, setup, teardown);
 }
