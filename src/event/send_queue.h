@@ -19,9 +19,10 @@
 #include "event/fdref.h"
 
 /*
- * A client that reads has at most a link and a death per slot here, beside the socket's own buffer.
+ * A client that is stopped for a while may have a link and a death per slot waiting, and some
+ * answers. The socket's own buffer holds few of them.
  */
-#define SEND_QUEUE_MAX 1024
+#define SEND_QUEUE_MAX (2 * CTL_SLOT_MAX + 64)
 
 struct send_queue {
 	struct list messages;
