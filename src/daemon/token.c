@@ -35,7 +35,7 @@ static bool is_named(int fd, const struct sockname *name)
 bool token_is_held(int fd, const struct sockname *name)
 {
 	return !connect(fd, (const struct sockaddr *)&name->addr, name->len) ||
-	       (errno != ECONNREFUSED && errno != ENOENT);
+	       (errno != ECONNREFUSED && errno != ENOENT && errno != ENOTDIR);
 }
 
 /*
