@@ -124,7 +124,7 @@ int hello_enter(const struct ctl_client *c, enum dial_which which, int limit_ms,
 	struct entry entry;
 	int rc;
 
-	do {
+	for (;;) {
 		rc = reach_daemon(which, deadline_ns, &entry.sock, &entry.which, why, why_len);
 		if (rc)
 			return rc;
@@ -135,7 +135,8 @@ int hello_enter(const struct ctl_client *c, enum dial_which which, int limit_ms,
 		}
 		close(entry.sock);
 		/* -EAGAIN: it has an earlier connection of this process, which it ends first. */
+		if ((rc != -ECONNRESET && rc != -EAGAIN) || !deadline_left_ms(deadline_ns))
+			return rc;
 		nanosleep(&pause, NULL);
-	} while ((rc == -ECONNRESET || rc == -EAGAIN) && deadline_left_ms(deadline_ns));
-	return rc;
+	}
 }
