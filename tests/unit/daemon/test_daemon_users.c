@@ -9,10 +9,14 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "ctl/control.h"
@@ -273,6 +277,31 @@ static void test_stranger_is_refused(void **state)
 
 #define AT_ONCE 30
 
+/* Shared by all workers of a test; NULL: not counted. */
+static struct {
+	atomic_uint senders; /* processes that have tried to send descriptors */
+	atomic_uint refused; /* those of them whose first try the kernel refused */
+} * tries;
+
+ssize_t __real_sendmsg(int fd, const struct msghdr *m, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *m, int flags)
+{
+	static bool has_tried;
+	ssize_t n = __real_sendmsg(fd, m, flags);
+
+	if (tries && m->msg_controllen && !has_tried) {
+		int error = errno;
+
+		has_tried = true;
+		if (n < 0 && error == ETOOMANYREFS)
+			tries->refused++;
+		tries->senders++;
+		errno = error;
+	}
+	return n;
+}
+
 static void join_with_few_descriptors(int fd)
 {
 	struct rlimit few;
@@ -293,6 +322,7 @@ static void join_with_few_descriptors(int fd)
  */
 static void test_many_come_to_a_stopped_daemon(void **state)
 {
+	int64_t end_ms = now_ms() + PATIENCE_MS;
 	struct worker first, w[AT_ONCE];
 	pid_t daemon;
 
@@ -301,17 +331,24 @@ static void test_many_come_to_a_stopped_daemon(void **state)
 	hear(first.fd);
 	daemon = (pid_t)hear(first.fd);
 	CHECK(!kill(daemon, SIGSTOP));
+	tries = mmap(NULL, sizeof(*tries), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	CHECK(tries != MAP_FAILED);
 	for (int i = 0; i < AT_ONCE; i++) {
 		worker_start(&w[i], join_with_few_descriptors);
 		hear(w[i].fd);
 	}
-	usleep(300000);
+	while (tries->senders < AT_ONCE && now_ms() < end_ms)
+		usleep(1000);
+	CHECK(tries->senders == AT_ONCE && tries->refused);
 	CHECK(!kill(daemon, SIGCONT));
 	for (int i = 0; i < AT_ONCE; i++)
 		hear(w[i].fd);
 	for (int i = 0; i < AT_ONCE; i++)
 		dismiss(&w[i]);
 	dismiss(&first);
+	munmap(tries, sizeof(*tries));
+	tries = NULL;
 }
 
 /* Takes all slots that this user may have, says how many, and stays. */
