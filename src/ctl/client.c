@@ -276,6 +276,8 @@ int ctl_return_ports(struct ctl_client *c)
 {
 	int rc;
 
+	if (!kept_ports_is_owing(c))
+		return 0;
 	if (pthread_mutex_trylock(&c->lock))
 		return -EAGAIN;
 	rc = kept_ports_return(c);

@@ -9,6 +9,7 @@
 #define CTL_CONTROL_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -48,7 +49,8 @@ struct ctl_client {
 	pid_t daemon_pid;
 	uint32_t seq; /* of the last request; never 0 */
 	struct kept_port *ports;
-	bool owes_ports; /* some kept ports were not given to this daemon yet */
+	/* Some kept ports were not given to this daemon yet. Written under the lock. */
+	atomic_bool owes_ports;
 	struct asked_port asked_ports[ASKED_PORTS];
 	unsigned next_asked;
 	struct queued_notice *notices;

@@ -58,12 +58,17 @@ void kept_ports_owe(struct ctl_client *c)
 {
 	for (struct kept_port *p = c->ports; p; p = p->next)
 		p->owed = true;
-	c->owes_ports = c->ports;
+	atomic_store_explicit(&c->owes_ports, c->ports != NULL, memory_order_relaxed);
+}
+
+bool kept_ports_is_owing(struct ctl_client *c)
+{
+	return atomic_load_explicit(&c->owes_ports, memory_order_relaxed);
 }
 
 int kept_ports_return(struct ctl_client *c)
 {
-	if (!c->owes_ports)
+	if (!kept_ports_is_owing(c))
 		return 0;
 	for (struct kept_port *p = c->ports; p; p = p->next) {
 		struct ctl_port ask = kept_ports_request(CTL_PORT_KEPT, p->gid, p->ifindex);
@@ -73,7 +78,7 @@ int kept_ports_return(struct ctl_client *c)
 			return rc;
 		p->owed = false;
 	}
-	c->owes_ports = false;
+	atomic_store_explicit(&c->owes_ports, false, memory_order_relaxed);
 	return 0;
 }
 

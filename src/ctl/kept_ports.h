@@ -31,6 +31,9 @@ struct ctl_port kept_ports_request(enum ctl_type type, const uint8_t *gid, uint3
  */
 void kept_ports_owe(struct ctl_client *c);
 
+/* Whether kept_ports_return has something to give. The only call here that needs no lock. */
+bool kept_ports_is_owing(struct ctl_client *c);
+
 /* 0: nothing is owed; else as control_send. */
 int kept_ports_return(struct ctl_client *c);
 

@@ -17,6 +17,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "ctl/control.h"
+
 static const uint8_t group[CTL_MGID_BYTES] = { 0xff, 0x0e, 1, 2, 3 };
 
 static ino_t inode(int fd)
@@ -352,6 +354,8 @@ static void test_threads_and_notices(void **state)
 	int wake_fd = make_wake();
 	struct ctl_client *c, *other = join();
 	char why[256];
+	uint64_t slots[CTL_BITMAP_WORDS];
+	struct ctl_notice notice;
 	pthread_t threads[2];
 	unsigned seen = 0;
 
@@ -366,8 +370,28 @@ static void test_threads_and_notices(void **state)
 	CHECK(seen >= CHANGES / 10 && seen <= CHANGES);
 	for (int i = 0; i < 2; i++)
 		pthread_join(threads[i], NULL);
+	/* Those that came late are gone; one more change has its notice. */
+	CHECK(!get_members(c, group, slots));
+	while (ctl_next_notice(c, &notice) == 1)
+		;
+	CHECK(!ctl_mcast_attach(other, group));
+	take_changes(c, wake_fd);
 	ctl_close(c);
 	ctl_close(other);
+}
+
+/* Another thread's call is no reason to come again, unless there is something to return. */
+static void test_no_ports_to_return(void **state)
+{
+	struct ctl_client *c = join();
+
+	pthread_mutex_lock(&c->lock);
+	CHECK(!ctl_return_ports(c));
+	c->owes_ports = true;
+	CHECK(ctl_return_ports(c) == -EAGAIN);
+	pthread_mutex_unlock(&c->lock);
+	CHECK(!ctl_return_ports(c) && !c->owes_ports);
+	ctl_close(c);
 }
 
 /* Joins, and comes back whenever its daemon is gone. */
@@ -722,6 +746,7 @@ int main(void)
 		TEST(test_child_is_another_process),
 		TEST(test_multicast_membership),
 		TEST(test_threads_and_notices),
+		TEST(test_no_ports_to_return),
 		TEST(test_daemon_killed),
 		TEST(test_daemon_hangs),
 		TEST(test_daemon_is_late),
