@@ -61,7 +61,7 @@ def test_memory_of_everybody(runner):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize('options, peers', [(['--near', 16], 999), (['--all'], 511)])
-def test_many_processes(runner, options, peers):
-    values = json.loads(runner.run(CROWD, *options, DEVICE, peers, seconds=900))
-    assert values['peers'] == peers
+def test_many_processes(runner):
+    """1,000 processes, each connected to 32 others."""
+    values = json.loads(runner.run(CROWD, '--near', 16, DEVICE, 999, seconds=300))
+    assert values['peers'] == 999
