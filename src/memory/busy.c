@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "memory/maps.h"
-#include "memory/status.h"
 
 #define BUFFER_BYTES 4096
 #define CALL_BYTES   256 /* "nr" and nine numbers in hexadecimal */

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "base/cause.h"
-#include "memory/status.h"
+#include "memory/maps.h"
 
 /* A program with more threads has some that never stand. */
 #define STANDING_MAX	4

@@ -39,4 +39,8 @@ int maps_visit_file(int fd, bool (*visit)(const struct mapping *mapping, void *a
 /* Reads a number in this base at *at, which moves past it. For other files of /proc as well. */
 uint64_t maps_number(const char **at, unsigned base);
 
+/* The number of the line "NAME:" of /proc/thread-self/status (proc(5)). False: /proc does not tell.
+ */
+bool status_number(const char *name, uint64_t *number);
+
 #endif

@@ -21,7 +21,7 @@
 #include "memory/heap.h"
 #include "memory/hold.h"
 #include "memory/requests.h"
-#include "memory/status.h"
+#include "memory/maps.h"
 #include "migrate_world.h"
 
 /* For a region to migrate. A program whose threads do not stand is asked less. */

@@ -43,7 +43,8 @@ static int setup(void **state)
 	rig_create(&rig);
 	far_create(&far, FAR_SLOT);
 	far.link->xcopy = XCOPY_VM;
-	far.link->pid = far.link->xcopy_id = getpid();
+	far.link->pid = getpid();
+	far.link->xcopy_id = far.link->pid;
 	seem_to_poll(true);
 	mr = rig_mr(&rig, memory, LONG, IBV_ACCESS_LOCAL_WRITE);
 	qp = rig_qp(&rig, IBV_QPT_RC);
