@@ -12,6 +12,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -354,7 +355,8 @@ static uint8_t *leave_heap(void)
 {
 	static uint8_t far_memory[BYTES] __attribute__((aligned(4096)));
 
-	far.link->pid = far.link->xcopy_id = getpid();
+	far.link->pid = getpid();
+	far.link->xcopy_id = far.link->pid;
 	far_key->heap = 0;
 	far_key->addr = (uintptr_t)far_memory;
 	memset(far_memory, CANARY, BYTES);
@@ -387,9 +389,11 @@ static pid_t fork_sleeper(void)
 {
 	pid_t pid = fork();
 
-	if (!pid)
+	if (!pid) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		for (;;)
 			pause();
+	}
 	assert_true(pid > 0);
 	return pid;
 }
@@ -413,7 +417,8 @@ static void test_thread_of_another_process(void **state)
 	header->cookie_addr = (uintptr_t)&cookie;
 	header->pid = (uint32_t)gone;
 	header->liveness = (uint32_t)other;
-	far.link->pid = far.link->xcopy_id = gone;
+	far.link->pid = gone;
+	far.link->xcopy_id = far.link->pid;
 	post(IBV_WR_RDMA_WRITE, 8, 16);
 	assert_int_not_equal(execute(BYTES), ONESIDED_DONE);
 	assert_int_equal(far.link->xcopy_id, gone);
