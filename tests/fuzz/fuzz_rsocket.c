@@ -204,6 +204,11 @@ void rdma_destroy_qp(struct rdma_cm_id *of)
 {
 }
 
+bool connect_has_request(const struct stream *listener)
+{
+	return false;
+}
+
 void connect_on_events(struct stream *s)
 {
 }
