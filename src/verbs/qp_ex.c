@@ -11,7 +11,9 @@
 #include "memory/hold.h"
 #include "verbs/post.h"
 
-static_assert(offsetof(struct compat_qp_ex, wr_flush) == 352, "the ABI's place of wr_flush");
+/* after struct ibv_qp, whose mutex and condition variable have the architecture's sizes */
+static_assert(offsetof(struct compat_qp_ex, wr_flush) == sizeof(struct ibv_qp) + 192,
+	      "the ABI's place of wr_flush");
 static_assert(sizeof(struct ibv_qp_ex) <= sizeof(struct compat_qp_ex), "no newer member is lost");
 
 int qp_ex_check(unsigned type, uint64_t send_ops_flags)
