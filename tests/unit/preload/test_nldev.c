@@ -175,6 +175,12 @@ static uint64_t number(const struct nlattr *attribute)
 	return value;
 }
 
+static const char *text(const struct nlattr *attribute)
+{
+	assert_non_null(attribute);
+	return (const char *)(attribute + 1);
+}
+
 /* The only message, or the last, is NLMSG_ERROR. */
 static int status_of(const struct nlmsghdr *message)
 {
@@ -202,7 +208,7 @@ static unsigned count_dump(struct answer answer)
 	while ((message = next(&answer, &at)) && message->nlmsg_type != NLMSG_DONE) {
 		assert_true(message->nlmsg_flags & NLM_F_MULTI);
 		assert_int_equal(number(find(message, RDMA_NLDEV_ATTR_DEV_INDEX)), LO);
-		assert_string_equal(find(message, RDMA_NLDEV_ATTR_DEV_NAME) + 1, DEV);
+		assert_string_equal(text(find(message, RDMA_NLDEV_ATTR_DEV_NAME)), DEV);
 		count++;
 	}
 	assert_non_null(message);
@@ -224,7 +230,7 @@ static void devices(void **state)
 	assert_int_equal(message->nlmsg_flags, 0);
 	assert_int_equal(number(find(message, RDMA_NLDEV_ATTR_PORT_INDEX)), 1);
 	assert_int_equal(number(find(message, RDMA_NLDEV_ATTR_DEV_NODE_TYPE)), 1);
-	assert_string_equal(find(message, RDMA_NLDEV_ATTR_FW_VERSION) + 1, VERBATIM_VERSION);
+	assert_string_equal(text(find(message, RDMA_NLDEV_ATTR_FW_VERSION)), VERBATIM_VERSION);
 	assert_int_equal(status_of(next(&answer, &at)), 0);
 	/* each in a datagram of its own */
 	assert_int_equal(answer_datagram(&answer, 0), NLMSG_ALIGN(message->nlmsg_len));
@@ -237,7 +243,7 @@ static void devices(void **state)
 	assert_int_equal(number(find(message, RDMA_NLDEV_ATTR_PORT_STATE)), 4);
 	assert_int_equal(number(find(message, RDMA_NLDEV_ATTR_PORT_PHYS_STATE)), 5);
 	assert_int_equal(number(find(message, RDMA_NLDEV_ATTR_NDEV_INDEX)), LO);
-	assert_string_equal(find(message, RDMA_NLDEV_ATTR_NDEV_NAME) + 1, "lo");
+	assert_string_equal(text(find(message, RDMA_NLDEV_ATTR_NDEV_NAME)), "lo");
 	assert_null(find(message, RDMA_NLDEV_ATTR_LID));
 	answer_fini(&answer);
 }
