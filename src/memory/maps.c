@@ -68,7 +68,9 @@ int maps_open(void)
 {
 	int fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
 
-	return fd < 0 ? -errno : fd;
+	if (fd < 0)
+		return -errno;
+	return fd;
 }
 
 int maps_visit_file(int fd, bool (*visit)(const struct mapping *mapping, void *arg), void *arg)

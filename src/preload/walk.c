@@ -105,7 +105,7 @@ static int go_down(struct walker *walker)
 
 static bool begin(struct walker *walker, const char *path)
 {
-	*walker->at = 0;
+	walker->at[0] = 0;
 	walker->entered = false;
 	walker->links = 0;
 	return snprintf(walker->rest, sizeof(walker->rest), "%s", path) < (int)sizeof(walker->rest);
