@@ -99,14 +99,14 @@ static bool path_of_fd(int fd, char path[TREE_PATH_MAX])
 /* The path of a directory outside the tree, without links. False: there is none. */
 static bool path_outside(int fd, char path[PATH_MAX])
 {
-	char name[32];
+	char name[48];
 	long len;
 
 	if (fd == AT_FDCWD)
 		return syscall(SYS_getcwd, path, PATH_MAX) > 0 && *path == '/';
 	if (fd < 0)
 		return false;
-	snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
+	snprintf(name, sizeof(name), "/proc/thread-self/fd/%d", fd);
 	len = syscall(SYS_readlinkat, AT_FDCWD, name, path, PATH_MAX - 1);
 	if (len <= 0)
 		return false;
