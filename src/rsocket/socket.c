@@ -301,6 +301,7 @@ static int close_inherited(int fd)
 {
 	if (!table_take_inherited(fd))
 		return -EBADF;
+	repoll_forget(fd); /* of the sets that this process has inherited, too */
 	return close(fd) ? -errno : 0;
 }
 

@@ -254,6 +254,34 @@ static void in_a_child(void **state)
 	close_pair(fds);
 }
 
+/* What a child closes of its parent's leaves the sets of the child, which then sleep. */
+static void closed_in_a_child(void **state)
+{
+	int set = repoll_create(1), fds[2], status;
+	pid_t child;
+
+	make_pair(fds, 0);
+	add(set, fds[1], EPOLLIN, 1);
+	child = fork();
+	if (!child) {
+		struct timespec before, after;
+		struct epoll_event got;
+		int rc = rclose(fds[1]);
+
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &before);
+		rc |= repoll_wait(set, &got, 1, 300);
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &after);
+		after.tv_sec -= before.tv_sec;
+		rc |= after.tv_sec * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000 > 100;
+		rc |= repoll_ctl(set, EPOLL_CTL_DEL, fds[1], NULL) != -1;
+		_exit(rc ? 1 : 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_return_code(rclose(set), errno);
+	close_pair(fds);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -265,6 +293,7 @@ int main(void)
 		cmocka_unit_test(one_shot),
 		cmocka_unit_test(in_turn),
 		cmocka_unit_test(in_a_child),
+		cmocka_unit_test(closed_in_a_child),
 	};
 
 	/* The parent may have set SIG_IGN: then waitpid would find no child. */
