@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/uncancelled.h"
 #include "rsocket/export.h"
 #include "rsocket/poll.h"
 #include "rsocket/table.h"
@@ -47,7 +48,8 @@ struct repoll {
 	struct wakeup *wakeup; /* of who waits next; NULL: none yet */
 };
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards all below */
+/* Guards all below. Who holds it over a system call is not cancelled there. */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct list repolls = { &repolls, &repolls };
 static uint64_t changes;
 
@@ -140,6 +142,7 @@ RSOCKET_EXPORT int repoll_create(int size)
 
 int repoll_close(int epoll)
 {
+	UNCANCELLED;
 	struct repoll *r;
 
 	pthread_mutex_lock(&mutex);
@@ -165,6 +168,7 @@ static void remove_member(struct repoll *r, struct member *member)
 
 void repoll_forget(int fd)
 {
+	UNCANCELLED;
 	struct list *pos;
 
 	pthread_mutex_lock(&mutex);
@@ -264,6 +268,7 @@ static int control(int epoll, int op, int fd, struct epoll_event *event, bool is
 /* An rsocket is in the table until after it is in the set, so that repoll_forget finds it there. */
 RSOCKET_EXPORT int repoll_ctl(int epoll, int op, int fd, struct epoll_event *event)
 {
+	UNCANCELLED;
 	struct rsocket *rs;
 	int rc;
 
@@ -324,6 +329,7 @@ static int copy_members(struct repoll *r, struct snapshot *snapshot)
 /* 0, and discard() frees it; -EBADF or -ENOMEM. */
 static int take_snapshot(int epoll, struct snapshot *snapshot)
 {
+	UNCANCELLED;
 	struct repoll *r;
 	int rc;
 
@@ -337,6 +343,7 @@ static int take_snapshot(int epoll, struct snapshot *snapshot)
 
 static void discard(struct snapshot *snapshot)
 {
+	UNCANCELLED;
 	free(snapshot->fds);
 	if (!snapshot->wakeup)
 		return;
