@@ -18,6 +18,7 @@
 #include "cm/thread.h"
 #include "ctl/deadline.h"
 #include "ctl/fdmsg.h"
+#include "ctl/hello.h"
 #include "ctl/reach.h"
 
 #define CONNECT_MS   5000
@@ -206,10 +207,12 @@ static int exchange(struct ctl_header *request, size_t len, const int *fds, unsi
 {
 	int rc = send_request(request, len, fds, fd_count);
 
-	if (fdmsg_is_delayed(rc))
+	if (rc) {
+		if (!fdmsg_is_delayed(rc))
+			hang_up();
 		return rc;
-	if (!rc)
-		rc = fdmsg_wait(session.sock, deadline_in_ms(REQUEST_MS), reply);
+	}
+	rc = fdmsg_wait(session.sock, deadline_in_ms(REQUEST_MS), reply);
 	if (!rc && reply->body.header.seq != request->seq) {
 		fdmsg_close_fds(reply);
 		rc = -EPROTO;
@@ -220,7 +223,7 @@ static int exchange(struct ctl_header *request, size_t len, const int *fds, unsi
 	return rc;
 }
 
-static int greet(void)
+static int greet(char *why, size_t why_len)
 {
 	struct ctl_cm_hello hello = {
 		.greeting = { .header = { .type = CTL_CM_HELLO, .seq = next_seq() },
@@ -234,16 +237,21 @@ static int greet(void)
 	int rc;
 
 	fds[0] = session.store_fd;
-	rc = exchange(&hello.greeting.header, sizeof(hello), fds, session.id ? 2 : 1, &m);
+	rc = send_request(&hello.greeting.header, sizeof(hello), fds, session.id ? 2 : 1);
+	/* verbatimd may have refused and hung up before: its reason can still be read. */
+	if (!rc || rc == -EPIPE)
+		rc = fdmsg_wait(session.sock, deadline_in_ms(REQUEST_MS), &m);
 	if (rc)
 		return rc;
 	w = &m.body.welcome;
-	if (m.len != sizeof(*w) || w->greeting.header.type != CTL_WELCOME)
+	if (m.len != sizeof(*w) || w->greeting.header.type != CTL_WELCOME) {
 		rc = -EPROTO;
-	else if (w->status > 0)
+	} else if (w->status > 0) {
+		hello_explain(w, why, why_len);
 		rc = -w->status;
-	else if (!session.id && m.fd_count != 1)
+	} else if (!session.id && m.fd_count != 1) {
 		rc = m.fds_lost ? -EMFILE : -EPROTO;
+	}
 	if (!rc && !session.id) {
 		session.id = w->slot;
 		session.token_fd = fdmsg_take_fd(&m, 0);
@@ -333,16 +341,18 @@ static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, ch
 {
 	enum dial_which reached;
 	int fresh;
-	int rc = session.store_fd < 0 ? make_store(why, why_len) : 0;
+	int rc;
 
 	*refused = false;
+	*why = 0;
+	rc = session.store_fd < 0 ? make_store(why, why_len) : 0;
 	if (!rc)
 		rc = reach_daemon(session.which, deadline_ns, &fresh, &reached, why, why_len);
 	if (rc)
 		return rc;
 	replace_socket(fresh);
 	session.is_up = true;
-	rc = greet();
+	rc = greet(why, why_len);
 	if (!rc) {
 		session.which = reached;
 		rc = return_channels(repeats);
@@ -385,8 +395,7 @@ static int connect_daemon(uint32_t repeats, char *why, size_t why_len)
 		 */
 		if (!deadline_left_ms(session.reconnect_ns))
 			return rc;
-		if (!is_gone(rc))
-			nanosleep(&pause, NULL);
+		nanosleep(&pause, NULL);
 	}
 }
 

@@ -17,7 +17,7 @@
 
 #define AGAIN_MS 5
 
-static void explain_refusal(const struct ctl_welcome *w, char *why, size_t why_len)
+void hello_explain(const struct ctl_welcome *w, char *why, size_t why_len)
 {
 	switch (w->status) {
 	case EPROTONOSUPPORT:
@@ -67,7 +67,7 @@ static int check_welcome(struct fdmsg *m, bool wants_token, struct entry *out, c
 		return -EPROTO;
 	}
 	if (w->status > 0) {
-		explain_refusal(w, why, why_len);
+		hello_explain(w, why, why_len);
 		return -w->status;
 	}
 	if (m->fds_lost) {

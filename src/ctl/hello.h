@@ -16,6 +16,7 @@
 #include "ctl/dial.h"
 
 struct ctl_client;
+struct ctl_welcome;
 
 /* The result of hello_enter. The descriptors are the caller's. */
 struct entry {
@@ -32,5 +33,8 @@ struct entry {
  */
 int hello_enter(const struct ctl_client *c, enum dial_which which, int limit_ms, struct entry *out,
 		char *why, size_t why_len);
+
+/* The sentence for a welcome whose status is not 0. */
+void hello_explain(const struct ctl_welcome *w, char *why, size_t why_len);
 
 #endif

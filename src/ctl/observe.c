@@ -37,7 +37,8 @@ static int send_observe(struct observer *o)
 	struct fdmsg m;
 	int rc = fdmsg_send(o->sock, &observe, sizeof(observe), NULL, 0);
 
-	if (!rc)
+	/* verbatimd may have refused and hung up before: its reason can still be read. */
+	if (!rc || rc == -EPIPE)
 		rc = fdmsg_wait(o->sock, o->deadline_ns, &m);
 	if (rc)
 		return rc;

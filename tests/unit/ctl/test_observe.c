@@ -247,6 +247,16 @@ static void a_daemon_that_ends_before_its_welcome_is_none(void **state)
 	assert_int_equal(dials[1], 1);
 }
 
+/* It is gone before the observer greets it. */
+static void a_daemon_that_refuses_at_once_is_heard(void **state)
+{
+	uint64_t counts[CTL_COUNTS];
+
+	start(1, EDQUOT);
+	assert_int_equal(shutdown(end_of(1), SHUT_RDWR), 0);
+	assert_int_equal(look(counts), -EDQUOT);
+}
+
 /* A program waits for it in open(). */
 static void a_silent_daemon_does_not_block_for_long(void **state)
 {
@@ -300,6 +310,7 @@ int main(void)
 		TEST(the_next_daemon_answers),
 		TEST(the_next_daemon_ends_before_its_welcome),
 		TEST(a_daemon_that_ends_before_its_welcome_is_none),
+		TEST(a_daemon_that_refuses_at_once_is_heard),
 		TEST(a_silent_daemon_does_not_block_for_long),
 		TEST(a_list_that_breaks_off_is_an_error),
 	};
