@@ -363,12 +363,26 @@ static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, ch
 	return rc;
 }
 
+/*
+ * A session without channels is not continued: the next verbatimd would wait for it, and have
+ * nothing of it. True: it has ended, so there is no request to repeat.
+ */
+static bool end_empty(void)
+{
+	if (!session.id || !list_empty(&session.channels))
+		return false;
+	end_session(false);
+	return true;
+}
+
 static int connect_daemon(uint32_t repeats, char *why, size_t why_len)
 {
 	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000 };
 	int64_t deadline_ns = deadline_in_ms(CONNECT_MS);
 	int rc;
 
+	if (end_empty())
+		repeats = 0;
 	/*
 	 * One limit for the session, not one for each of a thousand identifiers that are destroyed.
 	 */
@@ -424,6 +438,15 @@ static bool has_hung_up(void)
 	return poll(&p, 1, 0) == 1;
 }
 
+/* Without channels no thread waits for events. */
+static void await_channel(void)
+{
+	while (!session.is_up && list_empty(&session.channels)) {
+		end_empty();
+		pthread_cond_wait(&session.opened, &session.lock);
+	}
+}
+
 /* Holds the lock except while it sleeps. */
 static void *watch(void *unused)
 {
@@ -434,11 +457,9 @@ static void *watch(void *unused)
 		struct pollfd p = { .events = POLLRDHUP };
 		char why[256];
 
-		/* Without channels no thread waits for events. */
-		while (list_empty(&session.channels))
-			pthread_cond_wait(&session.opened, &session.lock);
 		if (session.is_up && has_hung_up())
 			hang_up();
+		await_channel();
 		if (!session.is_up && connect_daemon(0, why, sizeof(why))) {
 			const struct timespec pause = { pause_ms / 1000,
 							pause_ms % 1000 * 1000000 };

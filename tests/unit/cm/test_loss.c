@@ -280,27 +280,54 @@ static void be_connected(int fd)
 	pause();
 }
 
+/* A worker that runs be_connected or the like; its end of this process is returned. */
+static struct rdma_cm_id *connect_worker(struct worker *w, void (*run)(int fd),
+					 struct rdma_event_channel *channel,
+					 struct rdma_cm_id *listener)
+{
+	struct rdma_conn_param param = { .qp_num = 77 };
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *child;
+
+	worker_start(w, run);
+	say(w->fd, ntohs(rdma_get_src_port(listener)));
+	event = await_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+	child = event->id;
+	CHECK(!rdma_ack_cm_event(event) && !rdma_accept(child, &param));
+	hear(w->fd);
+	expect_event(channel, RDMA_CM_EVENT_ESTABLISHED);
+	return child;
+}
+
+/* Has a session of verbatimd, but nothing in it any more. */
+static void be_done(int fd)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+
+	CHECK(channel);
+	rdma_destroy_event_channel(channel);
+	say(fd, 1);
+	pause();
+}
+
+/* A process that manages no connections any more does not put that off. */
 static void test_both_ends_of_a_job(void **state)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_cm_id *listener = make_listener(channel), *child;
-	struct rdma_conn_param param = { .qp_num = 77 };
-	struct rdma_cm_event *event;
-	struct worker w;
+	struct worker w, done;
 	pid_t daemon;
 
-	worker_start(&w, be_connected);
-	say(w.fd, ntohs(rdma_get_src_port(listener)));
-	event = await_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-	child = event->id;
-	CHECK(!rdma_ack_cm_event(event) && !rdma_accept(child, &param));
-	hear(w.fd);
-	expect_event(channel, RDMA_CM_EVENT_ESTABLISHED);
+	worker_start(&done, be_done);
+	hear(done.fd);
+
+	child = connect_worker(&w, be_connected, channel, listener);
 	daemon = daemon_pid();
 	CHECK(!kill(daemon, SIGSTOP));
 	worker_kill(&w);
 	CHECK(!kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
 	CHECK(expect_event(channel, RDMA_CM_EVENT_DISCONNECTED) == child);
+	worker_kill(&done);
 	CHECK(!rdma_destroy_id(child) && !rdma_destroy_id(listener));
 	rdma_destroy_event_channel(channel);
 }
@@ -310,17 +337,9 @@ static void test_a_stopped_end_comes_back(void **state)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_cm_id *listener = make_listener(channel), *child;
-	struct rdma_conn_param param = { .qp_num = 77 };
-	struct rdma_cm_event *event;
 	struct worker w;
 
-	worker_start(&w, be_connected);
-	say(w.fd, ntohs(rdma_get_src_port(listener)));
-	event = await_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-	child = event->id;
-	CHECK(!rdma_ack_cm_event(event) && !rdma_accept(child, &param));
-	hear(w.fd);
-	expect_event(channel, RDMA_CM_EVENT_ESTABLISHED);
+	child = connect_worker(&w, be_connected, channel, listener);
 	CHECK(!kill(w.pid, SIGSTOP));
 	kill_daemon();
 	CHECK(!has_event(channel, 1500));
@@ -367,18 +386,11 @@ static void give_up(int fd)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel(), *other;
 	struct rdma_cm_id *listener = make_listener(channel), *child;
-	struct rdma_conn_param param = { .qp_num = 77 };
 	struct rdma_cm_event *event;
 	struct worker w, later;
 	pid_t daemon;
 
-	worker_start(&w, stay_connected);
-	say(w.fd, ntohs(rdma_get_src_port(listener)));
-	event = await_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
-	child = event->id;
-	CHECK(!rdma_ack_cm_event(event) && !rdma_accept(child, &param));
-	hear(w.fd);
-	expect_event(channel, RDMA_CM_EVENT_ESTABLISHED);
+	child = connect_worker(&w, stay_connected, channel, listener);
 
 	daemon = daemon_pid();
 	CHECK(!kill(daemon, SIGSTOP));
