@@ -125,7 +125,7 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 		return -EINVAL;
 	if (local->family != AF_INET && local->family != AF_INET6)
 		return -EAFNOSUPPORT;
-	rc = cm_address_is_any(local) ? 1 : host_has_address(local->gid, local->ifindex);
+	rc = cm_address_is_any(local) ? 1 : host_holds_address(local->gid, local->ifindex);
 	if (rc <= 0)
 		return rc ? rc : -EADDRNOTAVAIL;
 	rc = take_port(id, flags, local);

@@ -64,7 +64,7 @@ static bool is_of_host(struct reading *reading, const uint8_t *gid, uint32_t ifi
 		asked->ifindex = ifindex;
 		asked->family = 1;
 		/* An error says nothing: it was here. */
-		reading->is_here = host_has_address(gid, ifindex) != 0;
+		reading->is_here = host_holds_address(gid, ifindex) != 0;
 	}
 	return reading->is_here;
 }

@@ -1,9 +1,14 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """librdmacm: programs are told when the address that they use leaves them."""
+import os
+import signal
+
 import pytest
 
 from harness import SLOWER, wait_until
+from netns import Cable
 from test_cm import pair, start_server
+from test_routers import send_elsewhere
 
 SPARE, LOST = '10.79.0.1', '10.79.0.2'
 
@@ -116,3 +121,22 @@ def test_nonlocal_bind_and_address_goes(any_may_be_bound, spare):
     again = spare.start('rping', '-s', '-v', '-a', LOST, env={'VERBATIM_DEVICES': 'cm0'})
     assert again.wait(10 * SLOWER), again.report()
     spare.release(again)
+
+
+@pytest.mark.network
+def test_source_that_rules_send_elsewhere():
+    """An own address stays one where policy routing has another route for packets to it; and its listener is the next
+    verbatimd's, too.
+    """
+    with Cable(1500, name='cmrule') as cable:
+        host = cable.a
+        send_elsewhere(host)
+        for output in pair(cable.b, ['rping', '-s', '-v', '-C', '5'],
+                           ['rping', '-c', '-v', '-C', '5', '-a', cable.b.address, '-I', host.address], peer=host):
+            assert 'rdma-ping-4' in output, output
+        server = start_server(host, ['rping', '-s', '-v', '-C', '5', '-a', host.address])
+        (daemon,) = host.daemons()
+        os.kill(daemon, signal.SIGKILL)
+        client = cable.b.start('rping', '-c', '-v', '-C', '5', '-a', host.address)
+        for end in (server, client):
+            end.finish(20 * SLOWER)
