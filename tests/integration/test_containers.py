@@ -136,8 +136,12 @@ def write(server, client):
 PROGRAMS = pytest.mark.parametrize('program', [pingpong, rping, write], ids=lambda value: value.__name__)
 
 
-@pytest.mark.parametrize('kind', KINDS)
-@PROGRAMS
+# A program of each kind of call in the usual one, and one in each of the others.
+@pytest.mark.parametrize('kind, program', [
+    *(pytest.param('usual', program, id=f'{program.__name__}-usual') for program in (pingpong, rping, write)),
+    *(pytest.param(kind, program, id=f'{program.__name__}-{kind}',
+                   marks=[] if program == rping or (program, kind) == (write, 'strict_filter') else pytest.mark.long)
+      for kind in KINDS if kind != 'usual' for program in (pingpong, rping, write))])
 def test_in_one_container(cable, contain, kind, program):
     container = contain(cable.a, KINDS[kind])
     program(container, container)

@@ -166,7 +166,8 @@ def replays(guarded):
     'noise',
     pytest.param('truncated', marks=[pytest.mark.asan, pytest.mark.first]),
     pytest.param('forged_by_peer', marks=pytest.mark.asan),
-    'forged_by_strangers', 'wrong_targets', 'replayed'])
+    pytest.param('forged_by_strangers', marks=pytest.mark.long), pytest.param('wrong_targets', marks=pytest.mark.long),
+    'replayed'])
 def test_hostile_sender(cables, tmp_path, kind):
     """The QP that is attacked goes on, and so does one of other processes that share the port."""
     cable = cables(1500, segment=False)

@@ -97,7 +97,14 @@ def test_xrc_pingpong(captured, options):
     assert report.by_operation[roce.XRC, 'send'] >= 40, report
 
 
-@pytest.mark.parametrize('program, service', PROGRAMS, ids=PROGRAM_IDS)
+# Each program, and each service with one of them; the rest in the long run.
+PROGRAMS_SOME_LONG = [
+    pytest.param(program, service, id=f'{program}-{service}', marks=[] if service == 'RC' or (program, service) in (
+        ('ib_send_lat', 'UC'), ('ib_send_bw', 'UD'), ('ib_write_lat', 'XRC')) else pytest.mark.long)
+    for program, service in PROGRAMS]
+
+
+@pytest.mark.parametrize('program, service', PROGRAMS_SOME_LONG)
 @pytest.mark.parametrize('captured', [1500, *(pytest.param(mtu, marks=pytest.mark.long) for mtu in (9000, 65535))],
                          indirect=True)
 def test_perftest(captured, program, service):
@@ -190,10 +197,11 @@ def test_every_byte_asleep(cables, op):
     verify(cables(9000), 'rc', op, [1, 100, 5000, 65537], '--events')
 
 
-@pytest.mark.parametrize('service, op', [
-    ('rc', 'send'), ('rc', 'write'), ('rc', 'read'), ('uc', 'send'), ('ud', 'send'),
-    ('rc', 'faa')])
-@pytest.mark.parametrize('which', [1, 2], ids=['global', 'link_local'])
+@pytest.mark.parametrize('which, service, op', [
+    pytest.param(which, service, op, id=f'{name}-{service}-{op}',
+                 marks=[] if name == 'global' or op == 'write' else pytest.mark.long)
+    for which, name in ((1, 'global'), (2, 'link_local'))
+    for service, op in (('rc', 'send'), ('rc', 'write'), ('rc', 'read'), ('uc', 'send'), ('ud', 'send'), ('rc', 'faa'))])
 def test_ipv6(cables, service, op, which):
     cable = cables(1500, segment=False)
     index = cable.a.gid_index(cable.a.addresses[which])

@@ -45,7 +45,7 @@ def test_pingpong(nobodys, service):
 @pytest.mark.parametrize('program, options', [
     ('ib_send_bw', ['-s', 64 * KI, '-n', 2000]),
     ('ib_write_bw', ['-s', 64 * KI, '-n', 2000]),
-    ('ib_write_bw', ['-s', MI, '-q', 8, '-b', '-n', 100]),
+    ('ib_write_bw', ['-s', MI, '-q', 8, '-b', '-n', 25]),
     ('ib_read_bw', ['-s', 64 * KI, '-n', 2000]),
     ('ib_send_lat', ['-s', 8, '-n', 1000]),
 ], ids=lambda value: value if isinstance(value, str) else '_'.join(map(str, value)))

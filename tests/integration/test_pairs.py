@@ -77,14 +77,14 @@ def run_pairs(cable, count, program, service, size, index, seconds):
 
 @pytest.mark.parametrize('program, service, size', PROGRAMS, ids=PROGRAM_IDS)
 @pytest.mark.parametrize('count, index', [
-    pytest.param(8, 0, id='8-ipv4'), pytest.param(2, 1, id='2-ipv6'),
+    pytest.param(8, 0, id='8-ipv4'), pytest.param(2, 1, id='2-ipv6', marks=pytest.mark.long),
     pytest.param(8, 1, id='8-ipv6', marks=pytest.mark.long), pytest.param(2, 0, id='2-ipv4', marks=pytest.mark.long)])
 def test_pairs(cables, count, program, service, size, index):
     # the first of eight has still to be there when the last has begun; and looks take their time
     run_pairs(cables(1500, cards=True), count, program, service, size, index, 4)
 
 
-@pytest.mark.parametrize('index', [0, 1], ids=['ipv4', 'ipv6'])
+@pytest.mark.parametrize('index', [pytest.param(0, id='ipv4', marks=pytest.mark.long), pytest.param(1, id='ipv6')])
 def test_pairs_without_merging(cables, index):
     run_pairs(cables(1500, cards=True, merge=False), 4, *PROGRAMS[0], index, 4)
 
@@ -104,7 +104,7 @@ def no_source_ports(cable):
             host.command('sysctl', '-w', f'{RESERVED}=')
 
 
-@pytest.mark.parametrize('index', [0, 1], ids=['ipv4', 'ipv6'])
+@pytest.mark.parametrize('index', [pytest.param(0, id='ipv4'), pytest.param(1, id='ipv6', marks=pytest.mark.long)])
 def test_pairs_without_source_ports(cables, index):
     """What leaves without a port of its own leaves without checksum, and is not merged."""
     cable = cables(1500, cards=True)

@@ -48,7 +48,11 @@ def test_plain(runner, port, program, service):
     perftest(runner, port, program, '-c', service, *options)
 
 
-@pytest.mark.parametrize('program, service', PROGRAMS, ids=PROGRAM_IDS)
+# Each program, and each service with one of them; the rest in the long run.
+@pytest.mark.parametrize('program, service', [
+    pytest.param(program, service, id=f'{program}-{service}', marks=[] if service == 'RC' or (program, service) in (
+        ('ib_send_bw', 'UC'), ('ib_send_lat', 'UD'), ('ib_read_bw', 'XRC')) else pytest.mark.long)
+    for program, service in PROGRAMS])
 def test_wr_api(runner, port, program, service):
     options = [] if 'atomic' in program else ['-s', 1024]
     perftest(runner, port, program, '-c', service, *options, env=CONNECTX5)
