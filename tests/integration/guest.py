@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A small guest with Linux's soft-RoCE (rxe) and iWARP (siw) as the other end of a cable.
 
-The machine itself is made and driven by rxe-guest.sh, which lies beside the project, not in it:
-without it there is no guest. Its image takes a minute to build and is kept in VERBATIM_CACHE.
+The machine itself is made and driven by a script that VERBATIM_GUEST names and that is not part of
+the project: without it there is no guest. Its image takes a minute to build and is kept in
+VERBATIM_CACHE.
 """
 import fcntl
 import hashlib
@@ -17,7 +18,7 @@ import tempfile
 import harness
 import netns
 
-SCRIPT = harness.ROOT.parent / 'shared/rxe-guest.sh'
+SCRIPT = pathlib.Path(os.environ.get('VERBATIM_GUEST') or harness.ROOT.parent / 'shared/rxe-guest.sh').resolve()
 CACHE = pathlib.Path(os.environ.get('VERBATIM_CACHE', '~/.cache/verbatim')).expanduser()
 IMAGE = CACHE / 'rxe-guest'
 SYSTEM_LIBRARIES = '/usr/lib/x86_64-linux-gnu'
@@ -34,8 +35,8 @@ class Unavailable(Exception):
 
 def build(seconds=400):
     """The image, built if it is missing or the script has changed."""
-    if not SCRIPT.exists():
-        raise Unavailable(f'{SCRIPT} does not exist')
+    if not SCRIPT.is_file():
+        raise Unavailable('VERBATIM_GUEST names no script that makes a guest')
     if os.geteuid() != 0:
         raise Unavailable('a guest on a tap needs root')
     CACHE.mkdir(parents=True, exist_ok=True)
