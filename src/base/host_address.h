@@ -3,12 +3,13 @@
  * Host address - whether an address is one of this host's.
  *
  * In:  the kernel's routing table, by netlink. The kernel decides so where a packet to that address
- *      goes, at the same cost on a host with thousands of addresses.
+ *      goes. host_holds_address may look through all addresses of all interfaces, too.
  *
  * A bind() is no test: with net.ipv4.ip_nonlocal_bind (or ipv6's), which keepalived and haproxy
  * need, it succeeds with any address.
  *
- * No state, so nothing to invalidate. Some microseconds; never blocks, is no cancellation point.
+ * No state, so nothing to invalidate. host_has_address takes some microseconds, also on a host with
+ * thousands of addresses. Neither blocks, or is a cancellation point.
  */
 #ifndef BASE_HOST_ADDRESS_H
 #define BASE_HOST_ADDRESS_H

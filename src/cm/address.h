@@ -2,7 +2,8 @@
 /*
  * Address - converts socket addresses of programs to those of the protocol, and back; finds routes.
  *
- * Pure, but for address_is_local and address_route, which ask the kernel and do not block.
+ * Pure, but for address_is_local, address_is_held and address_route, which ask the kernel and do
+ * not block.
  */
 #ifndef CM_ADDRESS_H
 #define CM_ADDRESS_H
