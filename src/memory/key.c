@@ -11,8 +11,6 @@
 #include "base/lock.h"
 
 #define INDEX_MASK (ARENA_KEYS - 1)
-/* While there are fresh indexes, so many released ones wait before the oldest is used again. */
-#define REST 4096
 
 static_assert((ARENA_KEYS & INDEX_MASK) == 0, "the FIFO wraps by a mask");
 
@@ -131,7 +129,7 @@ int key_alloc(uint32_t *index, uint32_t *key)
 		return -ENODEV;
 	lock_acquire(&lock);
 	rested = fifo_tail - fifo_head;
-	if (fresh < ARENA_KEYS && rested < REST) {
+	if (fresh < ARENA_KEYS && rested < KEY_REST) {
 		i = fresh++;
 	} else if (rested > 0) {
 		i = fifo[fifo_head++ & INDEX_MASK];

@@ -18,6 +18,9 @@
 #include "base/arena.h"
 #include "base/cause.h"
 
+/* While there are fresh indexes, so many released ones wait before the oldest is used again. */
+#define KEY_REST 4096
+
 /* Once per adapter: where the table is. `arena` belongs to the caller and outlives all keys. */
 int key_table_init(void *arena);
 void key_table_reset_after_fork(void);

@@ -12,8 +12,8 @@
 /* Nobody writes to it. Aligned for an entry: more would align the library's segment. */
 static _Alignas(64) char none[PEER_WINDOW_BYTES];
 
-/* Of the header, and of keys. */
-static const uint32_t first[] = { 0, ARENA_KEY_OFFSET / PEER_WINDOW_BYTES };
+#define KEYS_FIRST ((uint32_t)ARENA_KEY_OFFSET / PEER_WINDOW_BYTES)
+#define KEYS_COUNT ((uint32_t)(PEER_KEYS_AT_ONCE * sizeof(struct arena_key)) / PEER_WINDOW_BYTES)
 
 /*
  * The address is gone before the window is. So what a child of a fork finds here was mapped when
@@ -29,21 +29,43 @@ static void unmap_windows(struct peer_arena *arena)
 	}
 }
 
+static int map_at_once(struct peer_arena *arena, int fd, uint32_t window, uint32_t count)
+{
+	char *base = mmap(NULL, (size_t)count * PEER_WINDOW_BYTES, PROT_READ, MAP_SHARED, fd,
+			  (off_t)window * PEER_WINDOW_BYTES);
+
+	if (base == MAP_FAILED)
+		return -errno;
+	for (uint32_t i = 0; i < count; i++)
+		atomic_init(&arena->windows[window + i], base + (size_t)i * PEER_WINDOW_BYTES);
+	return 0;
+}
+
+/* An entry is written when its QP is made (qp_table_reserve), so its page is no hole. */
+static int map_qps(struct peer_arena *arena, int fd)
+{
+	const off_t end = ARENA_QP_OFFSET + ARENA_QPS * sizeof(struct arena_qp);
+	off_t at = ARENA_QP_OFFSET;
+	int error = 0;
+
+	while (!error && (at = lseek(fd, at, SEEK_DATA)) >= 0 && at < end) {
+		error = map_at_once(arena, fd, (uint32_t)(at / PEER_WINDOW_BYTES), 1);
+		at = (at / PEER_WINDOW_BYTES + 1) * PEER_WINDOW_BYTES;
+	}
+	return error;
+}
+
 int peer_arena_open(struct peer_arena *arena, int fd)
 {
-	int error = 0;
+	int error;
 
 	for (uint32_t i = 0; i < PEER_WINDOWS; i++)
 		atomic_init(&arena->windows[i], NULL);
-	for (unsigned i = 0; i < sizeof(first) / sizeof(first[0]) && !error; i++) {
-		char *base = mmap(NULL, PEER_WINDOW_BYTES, PROT_READ, MAP_SHARED, fd,
-				  (off_t)first[i] * PEER_WINDOW_BYTES);
-
-		if (base == MAP_FAILED)
-			error = -errno;
-		else
-			atomic_init(&arena->windows[first[i]], base);
-	}
+	error = map_at_once(arena, fd, 0, 1);
+	if (!error)
+		error = map_at_once(arena, fd, KEYS_FIRST, KEYS_COUNT);
+	if (!error)
+		error = map_qps(arena, fd);
 	if (!error)
 		error = file_view_open(&arena->view, fd);
 	if (error)

@@ -6,12 +6,15 @@
  * In:  the arena's descriptor, once; QPNs and indexes of keys.
  * Out: entries of its tables.
  *
- * A whole arena is 6 MiB of addresses, of which a peer uses some pages. The window with the header
- * and the hazards is mapped from the beginning, and so is the first one of keys, which has those of
- * most processes: what is mapped later may get addresses that the program has just unmapped, and
- * still names in requests. So a QP that is connected looks its peer up at once. Another window is
- * mapped when something in it is looked up. If that is not possible, the lookup finds zeros: no
- * such QP, no such key. That is reported, and not tried again for PEER_ARENA_RETRY_NS.
+ * A whole arena is 6 MiB of addresses, of which a peer uses some pages. Yet what is mapped in a
+ * post may get addresses that the program has just unmapped, and names in that post: an on-demand
+ * region would then have bytes of ours (CONTRACT 6). So these windows are mapped from the
+ * beginning: that of the header and the hazards, those of QPs that the peer has made by then, and
+ * those of PEER_KEYS_AT_ONCE keys. A QP is connected either before there is a link, so it finds its
+ * peer's entry among these, or after, and then looks it up at once. Another window is mapped when
+ * something in it is looked up: that of a key of a process with more than 1,024 keys at a time. If
+ * that is not possible, the lookup finds zeros: no such QP, no such key. That is reported, and not
+ * tried again for PEER_ARENA_RETRY_NS.
  *
  * Any thread; opening and closing exclude other calls. Barrier WINDOW: a thread maps a window under
  * the view's lock, then stores its address (release); those who look up load it (acquire). A window
@@ -30,9 +33,13 @@
 #include "base/arena.h"
 #include "base/page.h"
 #include "memory/file_view.h"
+#include "memory/key.h"
 
 #define PEER_WINDOW_BYTES PAGE_BYTES_MAX
 #define PEER_WINDOWS	  (ARENA_BYTES / PEER_WINDOW_BYTES)
+
+/* Released indexes rest, so a process with few keys at a time uses these alone in its life. */
+#define PEER_KEYS_AT_ONCE (KEY_REST + 1024)
 
 #define PEER_ARENA_RETRY_NS 1000000000ull
 
@@ -40,6 +47,8 @@ static_assert(ARENA_BYTES % PEER_WINDOW_BYTES == 0, "windows are of one length")
 static_assert(ARENA_QP_OFFSET % sizeof(struct arena_qp) == 0 &&
 		      ARENA_KEY_OFFSET % sizeof(struct arena_key) == 0,
 	      "no entry lies in two windows");
+static_assert(PEER_KEYS_AT_ONCE * sizeof(struct arena_key) % PEER_WINDOW_BYTES == 0,
+	      "the keys at once fill windows");
 static_assert(ARENA_HAZARD_OFFSET + ARENA_HAZARDS * sizeof(struct arena_hazard) <=
 		      PEER_WINDOW_BYTES,
 	      "the hazards are in the first window");

@@ -17,6 +17,9 @@
 #include "base/clock.h"
 #include "memory/peer_arena.h"
 
+/* Windows: that of the header, one of QPs, those of PEER_KEYS_AT_ONCE keys. */
+#define AT_ONCE (1 + 1 + PEER_KEYS_AT_ONCE * 64 / PEER_WINDOW_BYTES)
+
 static struct peer_arena arena;
 static void *theirs; /* the peer's own mapping */
 
@@ -28,12 +31,13 @@ static int setup(void **state)
 	theirs = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_ptr_not_equal(theirs, MAP_FAILED);
 	arena_header(theirs)->cookie = 4711;
+	arena_qps(theirs)[1500].generation = 1; /* the only QP so far */
+	assert_int_equal(peer_arena_open(&arena, fd), 0);
+	close(fd);
 	for (uint32_t i = 0; i < ARENA_QPS; i += 512)
 		arena_qps(theirs)[i].dest_qpn = i + 1;
 	for (uint32_t i = 0; i < ARENA_KEYS; i += 512)
 		arena_keys(theirs)[i].pd = i + 1;
-	assert_int_equal(peer_arena_open(&arena, fd), 0);
-	close(fd);
 	return 0;
 }
 
@@ -55,16 +59,24 @@ static unsigned mapped(void)
 
 static void test_only_what_is_used(void **state)
 {
-	assert_int_equal(mapped(), 2);
-	assert_true(peer_arena_header(&arena)->cookie == 4711);
-	assert_int_equal(peer_arena_key(&arena, 512)->pd, 513);
-	assert_int_equal(mapped(), 2);
-	assert_int_equal(peer_arena_qp(&arena, 77u << ARENA_QP_BITS | 1024)->dest_qpn, 1025);
-	assert_int_equal(mapped(), 3);
-	assert_int_equal(peer_arena_qp(&arena, 1536)->dest_qpn, 1537);
-	assert_int_equal(mapped(), 3);
+	assert_int_equal(mapped(), AT_ONCE);
+	assert_int_equal(peer_arena_qp(&arena, 77u << ARENA_QP_BITS | 2048)->dest_qpn, 2049);
+	assert_int_equal(mapped(), AT_ONCE + 1);
+	assert_int_equal(peer_arena_qp(&arena, 2560)->dest_qpn, 2561);
+	assert_int_equal(mapped(), AT_ONCE + 1);
 	assert_int_equal(peer_arena_key(&arena, ARENA_KEYS - 512)->pd, ARENA_KEYS - 511);
-	assert_int_equal(mapped(), 4);
+	assert_int_equal(mapped(), AT_ONCE + 2);
+}
+
+/* What a post looks up, in general: a window that it mapped could lie where its own SGE was. */
+static void test_what_a_post_needs_is_there(void **state)
+{
+	assert_true(peer_arena_header(&arena)->cookie == 4711);
+	assert_int_equal(peer_arena_qp(&arena, 77u << ARENA_QP_BITS | 1024)->dest_qpn, 1025);
+	assert_int_equal(peer_arena_qp(&arena, 1536)->dest_qpn, 1537);
+	for (uint32_t i = 0; i < KEY_REST + 1024; i += 512)
+		assert_int_equal(peer_arena_key(&arena, i)->pd, i + 1);
+	assert_int_equal(mapped(), AT_ONCE);
 }
 
 static void test_all_of_it(void **state)
@@ -104,20 +116,20 @@ static void test_what_cannot_be_mapped_is_zero(void **state)
 	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
 	none = (struct rlimit){ .rlim_cur = 1, .rlim_max = before.rlim_max };
 	assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
-	qp = peer_arena_qp(&arena, 1536)->dest_qpn;
-	key = peer_arena_key(&arena, 1536)->pd;
+	qp = peer_arena_qp(&arena, 2560)->dest_qpn;
+	key = peer_arena_key(&arena, 5632)->pd;
 	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
 	assert_int_equal(qp, 0);
 	assert_int_equal(key, 0);
-	assert_int_equal(mapped(), 2);
+	assert_int_equal(mapped(), AT_ONCE);
 	/* not at once */
-	assert_true(peer_arena_is_missing(peer_arena_qp(&arena, 1536)));
-	assert_int_equal(mapped(), 2);
+	assert_true(peer_arena_is_missing(peer_arena_qp(&arena, 2560)));
+	assert_int_equal(mapped(), AT_ONCE);
 	assert_in_range(arena.not_before_ns, 1, clock_now_ns() + PEER_ARENA_RETRY_NS);
 	arena.not_before_ns = clock_coarse_ns();
-	assert_false(peer_arena_is_missing(peer_arena_qp(&arena, 1536)));
-	assert_int_equal(peer_arena_qp(&arena, 1536)->dest_qpn, 1537);
-	assert_int_equal(peer_arena_key(&arena, 1536)->pd, 1537);
+	assert_false(peer_arena_is_missing(peer_arena_qp(&arena, 2560)));
+	assert_int_equal(peer_arena_qp(&arena, 2560)->dest_qpn, 2561);
+	assert_int_equal(peer_arena_key(&arena, 5632)->pd, 5633);
 }
 
 static void *look(void *arg)
@@ -140,7 +152,7 @@ static void test_threads(void **state)
 		pthread_join(threads[i], &wrong);
 		assert_null(wrong);
 	}
-	assert_int_equal(mapped(), 1 + ARENA_KEYS * 64 / PEER_WINDOW_BYTES);
+	assert_int_equal(mapped(), 1 + 1 + ARENA_KEYS * 64 / PEER_WINDOW_BYTES);
 }
 
 /* A child of a fork ends what it has; the parent's stays. */
@@ -149,18 +161,18 @@ static void test_fork(void **state)
 	int status;
 	pid_t child;
 
-	peer_arena_key(&arena, 2048);
+	peer_arena_key(&arena, 6144);
 	child = fork();
 	if (!child) {
-		bool there = peer_arena_key(&arena, 2048)->pd == 2049;
+		bool there = peer_arena_key(&arena, 6144)->pd == 6145;
 
 		peer_arena_close_in_child(&arena);
 		_exit(!there || mapped());
 	}
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
-	assert_int_equal(peer_arena_key(&arena, 2048)->pd, 2049);
-	assert_int_equal(peer_arena_key(&arena, 5120)->pd, 5121);
+	assert_int_equal(peer_arena_key(&arena, 6144)->pd, 6145);
+	assert_int_equal(peer_arena_key(&arena, 10240)->pd, 10241);
 }
 
 /* The parent may have been mapping another window: the lock is taken, the scratch elsewhere. */
@@ -177,14 +189,15 @@ static void test_fork_while_mapping(void **state)
 
 		alarm(10);
 		arena.view.scratch = NULL;
-		there &= peer_arena_is_missing(peer_arena_key(&arena, 5120)) && mapped() == 2;
+		there &= peer_arena_is_missing(peer_arena_key(&arena, 10240));
+		there &= mapped() == AT_ONCE;
 		peer_arena_close_in_child(&arena);
 		_exit(!there);
 	}
 	lock_release(&arena.view.lock);
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
-	assert_int_equal(peer_arena_key(&arena, 5120)->pd, 5121);
+	assert_int_equal(peer_arena_key(&arena, 10240)->pd, 10241);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -193,6 +206,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(test_only_what_is_used),
+		TEST(test_what_a_post_needs_is_there),
 		TEST(test_all_of_it),
 		TEST(test_own),
 		TEST(test_what_cannot_be_mapped_is_zero),
