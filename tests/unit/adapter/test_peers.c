@@ -433,20 +433,23 @@ static void be_quicker(void)
 	quicker = find();
 }
 
-static void test_asked_twice_at_once(void **state)
+static void find_the_quicker_one(void)
 {
-	struct link *link;
+	struct link *link = find();
 
-	while_asked = be_quicker;
-	link = find();
 	assert_non_null(link);
 	assert_ptr_equal(link, quicker);
 	leave_one();
 	peers_progress_all();
 	assert_int_equal(carried_out, 1);
-	die();
-	hear_of_death();
+	see_it_die();
 	assert_int_equal(closed, 1);
+}
+
+static void test_asked_twice_at_once(void **state)
+{
+	while_asked = be_quicker;
+	find_the_quicker_one();
 }
 
 /* verbatimd has forgotten what it offered before, and offers another memory. */
@@ -463,17 +466,8 @@ static void be_quicker_with_other_memory(void)
 /* The peer may know the memory alone that the slower thread was offered. */
 static void test_asked_twice_with_other_memory(void **state)
 {
-	struct link *link;
-
 	while_made = be_quicker_with_other_memory;
-	link = find();
-	assert_non_null(link);
-	assert_ptr_equal(link, quicker);
-	leave_one();
-	peers_progress_all();
-	assert_int_equal(carried_out, 1);
-	see_it_die();
-	assert_int_equal(closed, 1);
+	find_the_quicker_one();
 }
 
 /* It lives in another PID namespace. */

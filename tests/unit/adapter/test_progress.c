@@ -120,27 +120,45 @@ static void a_thread_that_sleeps_between_polls_gets_none(void **state)
 	assert_int_equal(leases, 0);
 }
 
+static struct channel channel; /* that has an event */
+static struct arena_header header;
+
 static void nobody_ends(void)
 {
+}
+
+static void begin_sleeps(void)
+{
+	static _Atomic uint32_t word;
+
+	channel.ib.fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
+	sleeper_init(&word, nobody_ends);
+	assert_int_equal(poll_lease_init(&header), 0);
+}
+
+static void sleep_once(void)
+{
+	struct cq *cq;
+
+	assert_int_equal(adapter_sleep(&channel, &cq), 0);
+	assert_null(cq);
+}
+
+static void end_sleeps(void)
+{
+	poll_lease_reset_after_fork();
+	sleeper_reset_after_fork();
+	close(channel.ib.fd);
 }
 
 /* Programs arm, then post, then sleep: what they have posted is not overlooked. */
 static void a_thread_that_sleeps_tells_peers_that_may_not_look(void **state)
 {
-	static _Atomic uint32_t word;
-	struct channel channel = { .ib.fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK) };
-	struct arena_header header = { 0 };
-	struct cq *cq;
-
-	sleeper_init(&word, nobody_ends);
-	assert_int_equal(poll_lease_init(&header), 0);
+	begin_sleeps();
 	before_sleep = 0;
-	assert_int_equal(adapter_sleep(&channel, &cq), 0);
-	assert_null(cq);
+	sleep_once();
 	assert_int_equal(before_sleep, 1);
-	poll_lease_reset_after_fork();
-	sleeper_reset_after_fork();
-	close(channel.ib.fd);
+	end_sleeps();
 }
 
 /*
@@ -149,26 +167,18 @@ static void a_thread_that_sleeps_tells_peers_that_may_not_look(void **state)
  */
 static void a_thread_that_sleeps_looks_if_the_progress_thread_is_away(void **state)
 {
-	static _Atomic uint32_t word;
-	struct channel channel = { .ib.fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK) };
-	struct arena_header header = { 0 };
-	struct cq *cq;
-
-	sleeper_init(&word, nobody_ends);
-	assert_int_equal(poll_lease_init(&header), 0);
+	begin_sleeps();
 	looks_at_all = 0;
-	assert_int_equal(adapter_sleep(&channel, &cq), 0);
+	sleep_once();
 	assert_int_equal(looks_at_all, 0);
 	poll_lease_leave();
 	assert_true(header.need_wakeup);
-	assert_int_equal(adapter_sleep(&channel, &cq), 0);
+	sleep_once();
 	assert_int_equal(looks_at_all, 1);
 	poll_lease_on_awake();
-	assert_int_equal(adapter_sleep(&channel, &cq), 0);
+	sleep_once();
 	assert_int_equal(looks_at_all, 1);
-	poll_lease_reset_after_fork();
-	sleeper_reset_after_fork();
-	close(channel.ib.fd);
+	end_sleeps();
 }
 
 /* What an empty poll says is not as old as its yield was long. */

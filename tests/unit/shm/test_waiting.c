@@ -414,30 +414,56 @@ static void test_who_ends_a_qp_does_not_touch_the_peers_ring(void **state)
 	assert_int_equal(mr_destroy(readable), 0);
 }
 
+/* Of a QP, and a filler that has left no room for it. */
+struct datagrams {
+	struct qp *filler, *qp;
+	struct ah *ah;
+};
+
+/* So many datagrams that wait for room, with numbers from 1 on. */
+static struct datagrams begin_datagrams(uint64_t count)
+{
+	const struct ibv_ah_attr to = { .is_global = 1 };
+	const union ibv_gid own = { 0 };
+	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->ib.lkey };
+	struct ibv_send_wr wr = { .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1 };
+	struct datagrams d = { connected(IBV_QPT_UC), connected(IBV_QPT_UD), NULL };
+
+	assert_int_equal(ah_create(rig.pd, &to, &own, true, &d.ah), 0);
+	fill_ring(d.filler);
+	fill_with_naks();
+	wr.wr.ud.ah = &d.ah->ib;
+	wr.wr.ud.remote_qpn = FAR_QPN;
+	while (wr.wr_id++ < count)
+		rig_post_send(d.qp, &wr);
+	assert_int_equal(shm_of(d.qp)->state, REQUESTER_FULL_WAIT);
+	return d;
+}
+
+static void drop_filler(struct datagrams *d)
+{
+	if (d->filler)
+		assert_int_equal(qp_destroy(d->filler), 0);
+	d->filler = NULL;
+}
+
+static void end_datagrams(struct datagrams *d)
+{
+	assert_int_equal(qp_destroy(d->qp), 0);
+	drop_filler(d);
+	ah_destroy(d->ah);
+}
+
 /*
  * A waiting datagram is lost when its time is over, however often it was tried, and later ones are
  * sent.
  */
 static void test_a_datagram_does_not_wait_for_ever(void **state)
 {
-	const struct ibv_ah_attr to = { .is_global = 1 };
-	const union ibv_gid own = { 0 };
-	struct qp *filler = connected(IBV_QPT_UC), *qp = connected(IBV_QPT_UD);
-	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->ib.lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = 1, .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1
-	};
+	struct datagrams d = begin_datagrams(2);
+	struct qp *qp = d.qp;
 	struct ibv_wc wc;
-	struct ah *ah;
 
-	assert_int_equal(ah_create(rig.pd, &to, &own, true, &ah), 0);
-	fill_ring(filler);
-	fill_with_naks();
-	wr.wr.ud.ah = &ah->ib;
-	wr.wr.ud.remote_qpn = FAR_QPN;
-	rig_post_send(qp, &wr);
-	wr.wr_id = 2;
-	rig_post_send(qp, &wr);
 	for (uint64_t id = 1; id <= 2; id++) {
 		uint64_t due = shm_of(qp)->deadline_ns;
 
@@ -451,9 +477,7 @@ static void test_a_datagram_does_not_wait_for_ever(void **state)
 		assert_int_equal(wc.wr_id, id);
 		assert_int_equal(wc.status, IBV_WC_SUCCESS);
 	}
-	assert_int_equal(qp_destroy(qp), 0);
-	assert_int_equal(qp_destroy(filler), 0);
-	ah_destroy(ah);
+	end_datagrams(&d);
 }
 
 /* The thread would look for ever, as the other process may have stopped. */
@@ -484,24 +508,11 @@ static void move(struct qp *qp, enum ibv_qp_state state)
 /* Its time may be over while it may not be sent. Then it waits anew. */
 static void test_a_drained_datagram_has_a_deadline(void **state)
 {
-	const struct ibv_ah_attr to = { .is_global = 1 };
-	const union ibv_gid own = { 0 };
-	struct qp *filler = connected(IBV_QPT_UC), *qp = connected(IBV_QPT_UD);
-	struct ibv_sge sge = { (uintptr_t)memory, 8, mr->ib.lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = 1, .opcode = IBV_WR_SEND, .sg_list = &sge, .num_sge = 1
-	};
+	struct datagrams d = begin_datagrams(1);
+	struct qp *qp = d.qp;
 	struct ibv_wc wc;
-	struct ah *ah;
 
-	assert_int_equal(ah_create(rig.pd, &to, &own, true, &ah), 0);
-	fill_ring(filler);
-	fill_with_naks();
-	assert_int_equal(qp_destroy(filler), 0); /* it would be before the datagram's QP */
-	wr.wr.ud.ah = &ah->ib;
-	wr.wr.ud.remote_qpn = FAR_QPN;
-	rig_post_send(qp, &wr);
-	assert_int_equal(shm_of(qp)->state, REQUESTER_FULL_WAIT);
+	drop_filler(&d); /* it would be before the datagram's QP */
 	move(qp, IBV_QPS_SQD);
 	rig_progress(far.link);
 	shm_retry_run(shm_of(qp)->deadline_ns);
@@ -511,8 +522,7 @@ static void test_a_drained_datagram_has_a_deadline(void **state)
 	shm_retry_run(now_ns() + BACKOFF_FULL_NS);
 	assert_int_equal(cq_pop(rig.cq, 1, &wc), 1);
 	assert_int_equal(wc.wr_id, 1);
-	assert_int_equal(qp_destroy(qp), 0);
-	ah_destroy(ah);
+	end_datagrams(&d);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
