@@ -22,7 +22,6 @@
  */
 #define ATTEMPT_MS_MIN 50
 #define ATTEMPT_MS_MAX 400
-#define LOOKS_MAX      64
 
 static struct ctl_client *ctl;
 static int epoll = -1;
@@ -90,20 +89,13 @@ static void introduce(bool all)
 	introduce_ns = peers_introduce_again(all) ? clock_now_ns() + RECONNECT_NS : NEVER;
 }
 
-/* What came before peers took this process for asleep; what takes longer waits. */
-static void look_once_more(void)
-{
-	for (int round = 0; round < LOOKS_MAX && peers_progress_all(); round++)
-		;
-}
-
 /* The progress thread is away meanwhile, and threads that sleep for events serve themselves. */
 static int search(int limit_ms, char *why, size_t why_len)
 {
 	int error;
 
 	poll_lease_leave();
-	look_once_more();
+	peers_progress_last(); /* what came before peers took this process for asleep */
 	error = ctl_reconnect(ctl, limit_ms, why, why_len);
 	poll_lease_on_awake();
 	return error;

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "adapter/hot_links.h"
@@ -366,6 +367,30 @@ int peers_progress_all(void)
 			found = any;
 	}
 	return found;
+}
+
+int peers_progress_rounds(void)
+{
+	int any, round = 0;
+
+	do
+		any = peers_progress_all();
+	while (any && ++round < PEERS_ROUNDS_MAX);
+	return any;
+}
+
+/* A thread that holds a link may wait for this processor, so to yield would not do. */
+#define HELD_PAUSE_NS	50000
+#define HELD_PAUSES_MAX 100
+
+void peers_progress_last(void)
+{
+	const struct timespec pause = { .tv_nsec = HELD_PAUSE_NS };
+
+	UNCANCELLED;
+
+	for (int i = 0; peers_progress_rounds() == -EBUSY && i < HELD_PAUSES_MAX; i++)
+		nanosleep(&pause, NULL);
 }
 
 static void free_link(struct link *link)

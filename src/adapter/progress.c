@@ -196,9 +196,6 @@ void adapter_on_arm(void)
 	wakeup_on_arm();
 }
 
-/* Looks in vain at most: another thread may hold a link's lock, and not run. */
-#define ROUNDS_OF_SLEEPER 64
-
 /*
  * Peers count on this thread for all that they left, at any link. What it does not get done it
  * leaves to the progress thread. If its program answers what came, the answer wakes the peer, too;
@@ -206,16 +203,15 @@ void adapter_on_arm(void)
  */
 static void on_woken(uint32_t role)
 {
-	int round = 0;
+	bool more;
 
 	sleeper_awake(role);
 	progress_defers_notice = true;
-	while (peers_progress_all() && ++round < ROUNDS_OF_SLEEPER)
-		;
+	more = peers_progress_rounds() != 0;
 	progress_defers_notice = false;
 	if (progress_has_notice())
 		timers_on_deferred_notice(clock_now_ns());
-	if (round == ROUNDS_OF_SLEEPER)
+	if (more)
 		wakeup_send();
 	hold_point();
 }
@@ -223,13 +219,10 @@ static void on_woken(uint32_t role)
 /* The progress thread does not look in this thread's place (poll_lease_is_left). */
 static void look_if_alone(void)
 {
-	int round = 0;
-
 	if (!poll_lease_is_left())
 		return;
 	hazard_barrier();
-	while (peers_progress_all() && ++round < ROUNDS_OF_SLEEPER)
-		;
+	peers_progress_last();
 }
 
 /* One sleep, after sleeper_prepare. False: the role is lost; see sleeper.h. */

@@ -107,9 +107,15 @@ static void carry_out(struct link *link)
 	}
 }
 
+static unsigned held; /* so many looks find another thread at the link */
+
 int __wrap_progress_link(struct link *link);
 int __wrap_progress_link(struct link *link)
 {
+	if (link->slot == PEER_SLOT && held) {
+		held--;
+		return -EBUSY;
+	}
 	if (link->alive)
 		carry_out(link);
 	return 0;
@@ -195,7 +201,7 @@ static int setup(void **state)
 	is_known = true;
 	peer_pid = getpid() + 1;
 	xcopy = XCOPY_NONE;
-	carried_out = closed = broken = questions = told = memory_causes = 0;
+	held = carried_out = closed = broken = questions = told = memory_causes = 0;
 	return peers_init(NULL, OWN_SLOT, own, wake_fd);
 }
 
@@ -240,6 +246,12 @@ static void hear_of_death(void)
 	peers_free_deferred();
 }
 
+static void see_it_die(void)
+{
+	die();
+	hear_of_death();
+}
+
 static struct link *find(void)
 {
 	struct link *link = peers_find(PEER_SLOT);
@@ -264,6 +276,19 @@ static void test_carries_out_what_the_dead_left(void **state)
 	assert_int_equal(closed, 1);
 }
 
+/* Whoever holds the link may be through with it, and not look again; or it stays there. */
+static void test_a_last_look_gets_the_link(void **state)
+{
+	assert_non_null(find());
+	leave_one();
+	held = 2 * PEERS_ROUNDS_MAX;
+	peers_progress_last();
+	assert_int_equal(carried_out, 1);
+	held = UINT32_MAX;
+	peers_progress_last();
+	held = 0;
+}
+
 /*
  * The peer linked with us, sent a record and died before we had the link; no notice of the death
  * will come.
@@ -276,12 +301,6 @@ static void test_carries_out_what_came_with_the_link(void **state)
 	peers_free_deferred();
 	assert_int_equal(carried_out, 1);
 	assert_int_equal(closed, 1);
-}
-
-static void see_it_die(void)
-{
-	die();
-	hear_of_death();
 }
 
 /* While a thread asks for the link, another one gets it, and the peer dies. */
@@ -482,8 +501,7 @@ static void test_peer_with_our_pid(void **state)
 	assert_int_not_equal(link->xcopy, XCOPY_SELF);
 	peers_progress_all();
 	assert_int_equal(carried_out, 1);
-	die();
-	hear_of_death();
+	see_it_die();
 	assert_int_equal(closed, 1);
 }
 
@@ -576,8 +594,7 @@ static void test_who_is_known_to_be_dead_does_not_copy(void **state)
 
 	assert_non_null(find());
 	arena_hazards(peer)[3].what = what;
-	die();
-	hear_of_death();
+	see_it_die();
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);
 }
 
@@ -756,6 +773,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 		TEST(carries_out_what_the_dead_left),
+		TEST(a_last_look_gets_the_link),
 		TEST(carries_out_what_came_with_the_link),
 		TEST(carries_out_nothing_twice),
 		TEST(asks_for_the_link_of_the_dead),
