@@ -63,8 +63,7 @@ void shm_retry_run(uint64_t now)
 		if (!qp_find_locked(qpn, &qp))
 			continue;
 		lq = shm_of(qp);
-		/* If another thread has armed the timer again meanwhile, it is not due. */
-		if (lq && !lq->timer_armed && lq->state != REQUESTER_READY) {
+		if (lq && shm_timer_end(lq) && lq->state != REQUESTER_READY) {
 			fire(lq);
 			CHECK(shm_sendq_check(lq));
 		}

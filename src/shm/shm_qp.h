@@ -82,9 +82,10 @@ struct shm_qp {
 
 	/* timer, see timer.h */
 	struct list timer_node;
-	bool timer_armed;
-	bool seeks;    /* the timer is armed for REQUESTER_PEER_WAIT; guarded by the timers' lock */
-	bool answered; /* likewise: verbatimd has answered a question since, so the timer is due */
+	bool timer_armed; /* written under the timers' lock, as the next three are */
+	bool timer_due;	  /* a thread that found it due waits for the QP's lock */
+	bool seeks;	  /* the timer is armed for REQUESTER_PEER_WAIT */
+	bool answered;	  /* verbatimd has answered a question since, so the timer is due */
 	uint64_t deadline_ns;
 	uint64_t seek_end_ns; /* the end of an interrupted wait; 0: the next wait is a new one */
 	uint32_t answers;     /* number of verbatimd's answers when the destination was looked up */

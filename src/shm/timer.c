@@ -24,6 +24,7 @@ void shm_timer_arm(struct shm_qp *lq, enum requester_state state, uint64_t deadl
 	if (!lq->timer_armed)
 		list_add_tail(&timers, &lq->timer_node);
 	lq->timer_armed = true;
+	lq->timer_due = false;
 	if (deadline_ns < next_deadline) {
 		next_deadline = deadline_ns;
 		shm_env.deadline(deadline_ns);
@@ -37,7 +38,7 @@ void shm_timer_disarm(struct shm_qp *lq)
 	lock_acquire(&timer_lock);
 	if (lq->timer_armed)
 		list_del(&lq->timer_node);
-	lq->timer_armed = false;
+	lq->timer_armed = lq->timer_due = false;
 	lock_release(&timer_lock);
 }
 
@@ -46,9 +47,20 @@ bool shm_timer_is_armed(struct shm_qp *lq)
 	bool armed;
 
 	lock_acquire(&timer_lock);
-	armed = lq->timer_armed;
+	armed = lq->timer_armed || lq->timer_due;
 	lock_release(&timer_lock);
 	return armed;
+}
+
+bool shm_timer_end(struct shm_qp *lq)
+{
+	bool due;
+
+	lock_acquire(&timer_lock);
+	due = lq->timer_due;
+	lq->timer_due = false;
+	lock_release(&timer_lock);
+	return due;
 }
 
 void shm_timer_on_look(struct shm_qp *lq)
@@ -87,6 +99,7 @@ uint32_t shm_timer_take_due(uint64_t now)
 			qpn = lq->qp->ib.qp_num;
 			list_del(&lq->timer_node);
 			lq->timer_armed = false;
+			lq->timer_due = true;
 			break;
 		}
 		if (lq->deadline_ns < next)

@@ -23,7 +23,7 @@
  */
 void shm_timer_arm(struct shm_qp *lq, enum requester_state state, uint64_t deadline_ns);
 void shm_timer_disarm(struct shm_qp *lq);
-/* False, too, while a thread that has found it due waits for the QP's lock. */
+/* Also while a thread that has found it due waits for the QP's lock: its end is to come. */
 bool shm_timer_is_armed(struct shm_qp *lq);
 
 /*
@@ -46,6 +46,8 @@ uint64_t shm_timer_deadline_ns(void);
  * the next deadline. The caller holds no QP's lock.
  */
 uint32_t shm_timer_take_due(uint64_t now_ns);
+/* Then, under that QP's lock. False: it was armed again or disarmed meanwhile, so it is not due. */
+bool shm_timer_end(struct shm_qp *lq);
 
 void shm_timer_reset_after_fork(void);
 

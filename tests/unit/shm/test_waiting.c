@@ -2,6 +2,8 @@
 /* QPs that wait for room in a ring: their turns, the cost of a look, and a QP that is destroyed. */
 #include "rig.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -525,6 +527,35 @@ static void test_a_drained_datagram_has_a_deadline(void **state)
 	end_datagrams(&d);
 }
 
+static uint64_t due_ns;
+
+static void *run_what_is_due(void *arg)
+{
+	shm_retry_run(due_ns);
+	return arg;
+}
+
+/* A thread finds the time over, and waits for the QP; who holds it finds the ring full again. */
+static void test_a_time_that_is_over_does_not_begin_again(void **state)
+{
+	struct datagrams d = begin_datagrams(1);
+	struct shm_qp *lq = shm_of(d.qp);
+	struct ibv_wc wc;
+	pthread_t thread;
+
+	due_ns = lq->deadline_ns;
+	lock_acquire(&d.qp->lock);
+	assert_int_equal(pthread_create(&thread, NULL, run_what_is_due, NULL), 0);
+	while (*(volatile bool *)&lq->timer_armed)
+		sched_yield();
+	shm_backoff_on_full(lq);
+	lock_release(&d.qp->lock);
+	pthread_join(thread, NULL);
+	assert_int_equal(cq_pop(rig.cq, 1, &wc), 1);
+	assert_int_equal(wc.wr_id, 1);
+	end_datagrams(&d);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -542,6 +573,7 @@ int main(void)
 		TEST(test_a_refusal_without_room_is_no_work),
 		TEST(test_a_datagram_does_not_wait_for_ever),
 		TEST(test_a_drained_datagram_has_a_deadline),
+		TEST(test_a_time_that_is_over_does_not_begin_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
