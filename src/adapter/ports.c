@@ -57,22 +57,18 @@ uint32_t ports_group_interface(struct device *device)
 static int open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, const char *device)
 	REQUIRES(port_table_lock)
 {
-	char text[GID_TEXT_BYTES];
 	struct wire_port *wire;
 	int error = -udp_open_group(group, ifindex, &wire);
 
-	if (!error) {
-		error = -port_table_add(wire, group, ifindex, true, device);
-		if (error)
-			udp_close(wire);
-	}
 	if (error)
-		cause_report(CAUSE_GROUP_REFUSED, 0, "%s on %s: %s", gid_text(group, text), device,
-			     strerror(error));
+		return error;
+	error = -port_table_add(wire, group, ifindex, true, device);
+	if (error)
+		udp_close(wire);
 	return error;
 }
 
-int ports_join(struct device *device, uint32_t ifindex, const union ibv_gid *spelled)
+static int join(struct device *device, uint32_t ifindex, const union ibv_gid *spelled)
 {
 	uint8_t group[WIRE_GID_BYTES];
 	struct port *port;
@@ -88,6 +84,17 @@ int ports_join(struct device *device, uint32_t ifindex, const union ibv_gid *spe
 	else
 		error = open_group(group, ifindex, device->ib.name);
 	lock_release(&port_table_lock);
+	return error;
+}
+
+int ports_join(struct device *device, uint32_t ifindex, const union ibv_gid *group)
+{
+	int error = join(device, ifindex, group);
+	char text[GID_TEXT_BYTES];
+
+	if (error)
+		cause_report(CAUSE_GROUP_REFUSED, 0, "%s on %s: %s", gid_text(group->raw, text),
+			     device->ib.name, strerror(error));
 	return error;
 }
 
@@ -113,14 +120,14 @@ void ports_leave(uint32_t ifindex, const union ibv_gid *spelled)
  * The new membership first: a datagram that comes meanwhile is received once. False: to be tried
  * again; not if the new interface is gone as well, as the next one is announced.
  */
-static bool follow(const struct group_member *member)
+static bool follow(const struct group_member *member, bool changed)
 {
 	uint32_t ifindex = ports_group_interface(member->device);
 	int error;
 
 	if (ifindex == member->ifindex)
 		return true;
-	error = ports_join(member->device, ifindex, &member->gid);
+	error = (changed ? ports_join : join)(member->device, ifindex, &member->gid);
 	if (!error)
 		ports_leave(group_move(member, ifindex) ? member->ifindex : ifindex, &member->gid);
 	return !error || error == ENODEV;
@@ -168,7 +175,7 @@ static void follow_addresses(void)
 	}
 }
 
-bool ports_follow_interfaces(void)
+bool ports_follow_interfaces(bool changed)
 {
 	struct group_member member;
 	unsigned at = 0;
@@ -176,7 +183,7 @@ bool ports_follow_interfaces(void)
 
 	follow_addresses();
 	while (group_next_joined(&at, &member)) {
-		done &= follow(&member);
+		done &= follow(&member, changed);
 		device_put(member.device);
 	}
 	return done;

@@ -39,11 +39,11 @@ int ports_join(struct device *device, uint32_t ifindex, const union ibv_gid *gro
 void ports_leave(uint32_t ifindex, const union ibv_gid *group);
 
 /*
- * Progress thread: interfaces have changed, and devices know it. One that was made anew has another
- * index: its groups are joined there, and what is sent to groups leaves there. False: some could
- * not be joined; the caller calls again after a while.
+ * Progress thread: interfaces have `changed`, and devices know it. One that was made anew has
+ * another index: its groups are joined there, and what is sent to groups leaves there. False: some
+ * could not be joined; the caller calls again after a while, which reports no failure once more.
  */
-bool ports_follow_interfaces(void);
+bool ports_follow_interfaces(bool changed);
 
 /* False: no port is open, nor a packet socket, nor a stream; there is nothing to look at. */
 static inline bool ports_any(void)

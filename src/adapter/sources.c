@@ -77,9 +77,10 @@ static uint64_t migration_deadline_ns(void)
 static bool poll_interfaces(void)
 {
 	uint64_t now = clock_now_ns();
+	bool changed = port_events_poll(now);
 
-	if (port_events_poll(now) || now >= follow_due_ns)
-		follow_due_ns = ports_follow_interfaces() ? SOURCES_NEVER : now + FOLLOW_NS;
+	if (changed || now >= follow_due_ns)
+		follow_due_ns = ports_follow_interfaces(changed) ? SOURCES_NEVER : now + FOLLOW_NS;
 	return false;
 }
 

@@ -190,16 +190,43 @@ static void members_follow_an_interface_that_is_made_anew(void **state)
 	before = context->device->ifindex;
 	assert_int_equal(adapter_mcast_attach(&first, &group), 0);
 	assert_int_equal(adapter_mcast_attach(&second, &group), 0);
-	ports_follow_interfaces();
+	ports_follow_interfaces(true);
 	assert_true(is_joined(&group, before));
 	make_interface(context);
-	ports_follow_interfaces();
+	ports_follow_interfaces(true);
 	assert_false(is_joined(&group, before));
 	assert_true(is_joined(&group, context->device->ifindex));
 	assert_int_equal(adapter_mcast_detach(&first, &group), 0);
 	assert_true(is_joined(&group, context->device->ifindex));
 	assert_int_equal(adapter_mcast_detach(&second, &group), 0);
 	assert_false(is_joined(&group, context->device->ifindex));
+	free(context->device);
+	free(context);
+}
+
+/* Once, although it is tried again and again: the table of causes has few places. */
+static void a_group_that_cannot_be_joined_anew_is_reported_once(void **state)
+{
+	struct context *context = rig_context(1, 2);
+	union ibv_gid group = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 1, 5 } };
+	struct qp qp = { .ib.qp_num = 1, .context = context };
+	uint32_t present;
+
+	make_interface(context);
+	assert_int_equal(adapter_mcast_attach(&qp, &group), 0);
+	make_interface(context);
+	present = context->device->ifindex;
+	rig_epoll_error = ENOSPC;
+	rig_cause = CAUSE_NONE;
+	assert_false(ports_follow_interfaces(true));
+	assert_int_equal(rig_cause, CAUSE_GROUP_REFUSED);
+	rig_cause = CAUSE_NONE;
+	assert_false(ports_follow_interfaces(false));
+	assert_int_equal(rig_cause, CAUSE_NONE);
+	rig_epoll_error = 0;
+	assert_true(ports_follow_interfaces(false));
+	assert_true(is_joined(&group, present));
+	assert_int_equal(adapter_mcast_detach(&qp, &group), 0);
 	free(context->device);
 	free(context);
 }
@@ -216,12 +243,12 @@ static void a_port_follows_its_address(void **state)
 	other = context->device->ifindex;
 	contexts_add(context);
 	port->ifindex = present;
-	assert_true(ports_follow_interfaces());
+	assert_true(ports_follow_interfaces(true));
 	assert_int_equal(port->ifindex, present); /* it is still there */
 	udp_sender(from, 0);
 	port->ifindex = 1u << 20;
 	udp_move(from, 1u << 20);
-	assert_true(ports_follow_interfaces());
+	assert_true(ports_follow_interfaces(true));
 	assert_int_equal(port->ifindex, other);
 	contexts_remove(context);
 	free(context->device);
@@ -304,7 +331,7 @@ static void ports_follow_while_a_thread_joins(void **state)
 	assert_int_equal(pthread_create(&thread, NULL, join_and_leave, context), 0);
 	while (!done) {
 		port_table[0].ifindex = 1u << 20;
-		assert_true(ports_follow_interfaces());
+		assert_true(ports_follow_interfaces(true));
 		assert_int_equal(port_table[0].ifindex, context->device->ifindex);
 	}
 	pthread_join(thread, NULL);
@@ -324,6 +351,7 @@ int main(void)
 		TEST(a_cold_port_is_looked_at_with_all_and_warm_afterwards),
 		TEST(an_interface_that_is_made_anew_keeps_its_new_members),
 		TEST(members_follow_an_interface_that_is_made_anew),
+		TEST(a_group_that_cannot_be_joined_anew_is_reported_once),
 		TEST(a_port_follows_its_address),
 		TEST(a_group_lives_from_the_first_to_the_last_attachment),
 		TEST(ports_follow_while_a_thread_joins),

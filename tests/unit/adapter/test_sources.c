@@ -17,7 +17,7 @@
 static int epoll, wake_fd, daemon_fd, ports_fd, roce_fd;
 static uint64_t notices_due, migration_due;
 static bool interfaces_changed, all_follow;
-static unsigned follows;
+static unsigned follows, follows_of_changes;
 static unsigned notices_polls, interface_polls, interface_starts;
 
 int __wrap_notices_fd(void);
@@ -76,9 +76,10 @@ bool __wrap_port_events_poll(uint64_t now)
 	return interfaces_changed;
 }
 
-bool __wrap_ports_follow_interfaces(void);
-bool __wrap_ports_follow_interfaces(void)
+bool __wrap_ports_follow_interfaces(bool changed);
+bool __wrap_ports_follow_interfaces(bool changed)
 {
+	follows_of_changes += changed;
 	follows++;
 	return all_follow;
 }
@@ -184,6 +185,7 @@ static void what_does_not_follow_an_interface_is_tried_again(void **state)
 		usleep(10000);
 	sources_poll();
 	assert_int_equal(follows, 2);
+	assert_int_equal(follows_of_changes, 1);
 	assert_true(sources_deadline_ns() == SOURCES_NEVER);
 }
 
