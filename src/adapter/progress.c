@@ -213,7 +213,8 @@ static void on_woken(uint32_t role)
 		timers_on_deferred_notice(clock_now_ns());
 	if (more)
 		wakeup_send();
-	hold_point();
+	if (!qp_building)
+		hold_point();
 }
 
 /* The progress thread does not look in this thread's place (poll_lease_is_left). */

@@ -3,6 +3,7 @@
  * When a thread that polls gets the poll lease. All other modules are replaced at link time
  * (--wrap) and do nothing.
  */
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,7 +20,9 @@
 #include "adapter/progress.h"
 #include "adapter/wakeup.h"
 #include "base/sleeper.h"
+#include "memory/hold.h"
 #include "object/channel.h"
+#include "object/qp.h"
 #include "roce/roce.h"
 
 static unsigned leases, looks, yields, looks_at_yield;
@@ -59,10 +62,14 @@ int __wrap_sched_yield(void)
 
 static unsigned before_sleep, looks_at_all;
 
+static void (*before_sleeping)(void);
+
 void __wrap_peers_progress_last(void);
 void __wrap_peers_progress_last(void)
 {
 	looks_at_all++;
+	if (before_sleeping)
+		before_sleeping();
 }
 
 void __wrap_hot_links_before_sleep(void);
@@ -126,10 +133,10 @@ static void nobody_ends(void)
 {
 }
 
+static _Atomic uint32_t word;
+
 static void begin_sleeps(void)
 {
-	static _Atomic uint32_t word;
-
 	channel.ib.fd = eventfd(1, EFD_CLOEXEC | EFD_NONBLOCK);
 	sleeper_init(&word, nobody_ends);
 	assert_int_equal(poll_lease_init(&header), 0);
@@ -180,6 +187,53 @@ static void a_thread_that_sleeps_looks_if_the_progress_thread_is_away(void **sta
 	end_sleeps();
 }
 
+static unsigned stands;
+
+void __wrap_hold_pause(void);
+void __wrap_hold_pause(void)
+{
+	stands++;
+}
+
+static bool woken;
+
+/* Wakes the thread, and the next time it may not sleep. */
+static void wake(void)
+{
+	if (woken)
+		fcntl(channel.ib.fd, F_SETFL, O_NONBLOCK);
+	else
+		sleeper_wake_other(&word);
+	woken = true;
+}
+
+static void sleep_and_wake(void)
+{
+	fcntl(channel.ib.fd, F_SETFL, 0);
+	woken = false;
+	before_sleeping = wake;
+	sleep_once();
+	before_sleeping = NULL;
+}
+
+/* It would keep the builder's lock, for which other threads wait without standing. */
+static void a_thread_that_builds_requests_does_not_stand(void **state)
+{
+	begin_sleeps();
+	poll_lease_leave();
+	list_init(&channel.pending);
+	stands = 0;
+	hold_wanted = 1;
+	sleep_and_wake();
+	assert_int_equal(stands, 1);
+	qp_building = 1;
+	sleep_and_wake();
+	assert_int_equal(stands, 1);
+	qp_building = 0;
+	hold_wanted = 0;
+	end_sleeps();
+}
+
 /* What an empty poll says is not as old as its yield was long. */
 static void a_poll_that_yields_looks_again(void **state)
 {
@@ -201,6 +255,7 @@ int main(void)
 		cmocka_unit_test_setup(a_thread_that_sleeps_tells_peers_that_may_not_look, setup),
 		cmocka_unit_test_setup(a_thread_that_sleeps_looks_if_the_progress_thread_is_away,
 				       setup),
+		cmocka_unit_test_setup(a_thread_that_builds_requests_does_not_stand, setup),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
