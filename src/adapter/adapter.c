@@ -40,6 +40,7 @@
 #include "memory/oneself.h"
 #include "netdev/device.h"
 #include "netdev/neighbour.h"
+#include "netdev/watch.h"
 #include "object/live_object.h"
 #include "object/mr.h"
 #include "object/mw.h"
@@ -53,6 +54,7 @@
 #include "shm/doorbell.h"
 #include "shm/shm.h"
 #include "shm/xcopy.h"
+#include "tcp/control.h"
 #include "tcp/streams.h"
 
 static struct lock adapter_lock = LOCK_INITIALIZER;
@@ -136,9 +138,16 @@ static void fill_header(void)
 	header->magic = ARENA_MAGIC;
 }
 
+/* A child of a fork does not undo this, so it would share what is left with its parent. */
 static void undo(void)
 {
 	peers_fini();
+	doorbell_unmap(doorbell_own);
+	doorbell_reset_after_fork();
+	sleeper_reset_after_fork();
+	watch_reset_after_fork();
+	tcp_control_reset_after_fork();
+	ports_reset_after_fork();
 	migrate_fini();
 	cause_init(NULL);
 	counter_init(NULL);

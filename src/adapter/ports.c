@@ -23,9 +23,7 @@ static int watch_streams(const struct streams_env *env)
 	struct epoll_event event = { .events = EPOLLIN };
 	int error = streams_init(env);
 
-	/* both outlive an adapter that could not start (EEXIST) */
-	if (!error && epoll_ctl(port_table_epoll(), EPOLL_CTL_ADD, streams_epoll(), &event) < 0 &&
-	    errno != EEXIST)
+	if (!error && epoll_ctl(port_table_epoll(), EPOLL_CTL_ADD, streams_epoll(), &event) < 0)
 		error = -errno;
 	return error;
 }
