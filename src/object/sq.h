@@ -135,7 +135,8 @@ int sq_push(struct sq *sq, const struct ibv_send_wr *wr);
  * The steps of sq_push, for builders (ibv_wr_*). sq_begin returns the next place with opcode, wr_id
  * and flags set, except IBV_SEND_INLINE, which sq_set_inline sets; all else is 0. The setters fill
  * it in. sq_end checks the request and posts it. sq_drop discards a request without sq_end.
- * Functions return 0, ENOMEM or EINVAL, with a cause. The caller holds the QP's lock.
+ * Functions return 0, ENOMEM or EINVAL, with a cause. The caller holds the lock of the queue: the
+ * QP's, or, of its builder_sq, builder_lock.
  */
 int sq_begin(struct sq *sq, enum ibv_wr_opcode opcode, uint64_t wr_id, unsigned int flags,
 	     struct wqe **wqe);
