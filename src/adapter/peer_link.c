@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/peer_link.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -10,7 +11,10 @@
 
 #include "base/cause.h"
 #include "base/memory_file.h"
+#include "ctl/protocol.h"
 #include "shm/xcopy.h"
+
+static_assert(LINK_BYTES >= LINK_BYTES_NEEDED, "verbatimd makes it long enough");
 
 void peer_link_close_info(struct ctl_peer_info *info)
 {

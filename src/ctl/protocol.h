@@ -33,7 +33,7 @@
 #define CTL_UDP_PORT 4791 /* of RoCEv2 */
 
 /* Size of the memfd that two processes share; sealed against shrinking and growing. */
-#define LINK_BYTES (2u << 20)
+#define LINK_BYTES (576u << 10)
 
 /*
  * Descriptors: arena memfd and heap memfd (both sealed SHRINK and GROW), wake eventfd; and, only
