@@ -496,8 +496,9 @@ void link_check_rx(const struct link *link)
 		  "slot %u: acknowledged %llu, executed %llu, end %llu", link->slot,
 		  (unsigned long long)rx->acked, (unsigned long long)executed,
 		  (unsigned long long)link->rx_end);
-	INVARIANT(rx->head - rx->released < RING_BYTES / 16, "slot %u: %llu bytes not given back",
-		  link->slot, (unsigned long long)(rx->head - rx->released));
+	INVARIANT(rx->head - rx->released < RING_RELEASE_BYTES,
+		  "slot %u: %llu bytes not given back", link->slot,
+		  (unsigned long long)(rx->head - rx->released));
 	INVARIANT(!link->late_acked || link->late_head <= rx->head,
 		  "slot %u: head %llu, late head %llu", link->slot, (unsigned long long)rx->head,
 		  (unsigned long long)link->late_head);
