@@ -13,6 +13,7 @@
 #define BASE_SYSCALL_H
 
 #include <stddef.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
@@ -47,6 +48,12 @@ static inline int sys_sendmmsg(int fd, struct mmsghdr *messages, unsigned count,
 static inline ssize_t sys_recvmsg(int fd, struct msghdr *message, int flags)
 {
 	return syscall(SYS_recvmsg, fd, message, flags);
+}
+
+/* epoll_wait(2) that does not wait. */
+static inline int sys_epoll_poll(int epoll, struct epoll_event *events, int max)
+{
+	return (int)syscall(SYS_epoll_pwait, epoll, events, max, 0, NULL, 0);
 }
 
 /* No time-out: the layout of its struct timespec differs between ABIs. */

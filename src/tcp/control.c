@@ -3,10 +3,10 @@
 
 #include <errno.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/syscall.h"
 #include "iwarp/iwarp.h"
 #include "iwarp/same_host.h"
 #include "object/cq.h"
@@ -323,8 +323,7 @@ bool tcp_control_service(void)
 
 	if (!is_time_to_look())
 		return false;
-	/* no cancellation point, unlike epoll_wait(2) */
-	n = (int)syscall(SYS_epoll_pwait, epoll, events, EVENTS_MAX, 0, NULL, 0);
+	n = sys_epoll_poll(epoll, events, EVENTS_MAX);
 	for (int i = 0; i < n; i++)
 		look_at(events[i].data.u32);
 	readable = n == EVENTS_MAX;

@@ -3,11 +3,11 @@
 
 #include <errno.h>
 #include <sys/epoll.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/syscall.h"
 #include "iwarp/iwarp.h"
 #include "object/cq.h"
 #include "object/qp_table.h"
@@ -362,12 +362,6 @@ static bool look_at_hot(struct looked *looked)
 	return found;
 }
 
-/* No cancellation point, unlike epoll_wait(2). */
-static int wait_for_none(struct epoll_event *events)
-{
-	return (int)syscall(SYS_epoll_pwait, epoll, events, EVENTS_MAX, 0, NULL, 0);
-}
-
 /*
  * A stream that can be read and is not, because its peer takes no responses, is named each time:
  * others are behind it, as the kernel takes turns. No stream that sent a share gets a second turn
@@ -381,7 +375,7 @@ static bool look_at_named(const struct looked *looked)
 	int n;
 
 	do {
-		n = wait_for_none(events);
+		n = sys_epoll_poll(epoll, events, EVENTS_MAX);
 		for (int i = 0; i < n; i++) {
 			uint32_t qpn = events[i].data.u32;
 
