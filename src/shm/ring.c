@@ -5,7 +5,11 @@
 
 #include "base/page.h"
 
-_Static_assert(RING_BYTES % PAGE_BYTES_MAX == 0, "it is mapped twice in a row");
+_Static_assert(RING_BYTES % PAGE_BYTES_MAX == 0, "its beginning follows it");
+/* with the word after it */
+_Static_assert(RECORD_BYTES_MAX + RECORD_UNIT <= RING_OVERLAP_BYTES, "a record is contiguous");
+
+#define MAPPED_BYTES (RING_BYTES + RING_OVERLAP_BYTES)
 
 /* The word of the next record: no record, and not the 0 that stands for none yet. */
 static void spoil(struct ring_producer *ring, uint64_t at)
@@ -66,7 +70,17 @@ void ring_break(struct ring_producer *ring)
 	spoil(ring, ring->tail);
 }
 
-/* The range is contiguous, though it may pass the ring's end, as the data are mapped twice. */
+/* The range may pass the ring's end. */
+static void give_back(char *data, uint64_t begin, uint64_t bytes)
+{
+	uint64_t at = begin % RING_BYTES;
+	uint64_t first = bytes < RING_BYTES - at ? bytes : RING_BYTES - at;
+
+	madvise(data + at, first, MADV_REMOVE);
+	if (first < bytes)
+		madvise(data, bytes - first, MADV_REMOVE);
+}
+
 void ring_give_back(struct ring_producer *ring)
 {
 	uint64_t head =
@@ -79,25 +93,29 @@ void ring_give_back(struct ring_producer *ring)
 		ring->given = ring->tail;
 	/* whatever the other end stores: [tail, tail + RING_BYTES) at most */
 	if (ring->tail - head <= RING_BYTES && begin < end)
-		madvise(ring->data + begin % RING_BYTES, end - begin, MADV_REMOVE);
+		give_back(ring->data, begin, end - begin);
+}
+
+static bool map_at(char *place, size_t bytes, int fd, size_t offset)
+{
+	return mmap(place, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
+		    (off_t)offset) != MAP_FAILED;
 }
 
 char *ring_map(int fd, size_t offset)
 {
-	char *area = mmap(NULL, 2 * RING_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *area = mmap(NULL, MAPPED_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (area == MAP_FAILED)
 		return area;
-	for (int copy = 0; copy < 2; copy++)
-		if (mmap(area + copy * RING_BYTES, RING_BYTES, PROT_READ | PROT_WRITE,
-			 MAP_SHARED | MAP_FIXED, fd, offset) == MAP_FAILED) {
-			munmap(area, 2 * RING_BYTES);
-			return MAP_FAILED;
-		}
-	return area;
+	if (map_at(area, RING_BYTES, fd, offset) &&
+	    map_at(area + RING_BYTES, RING_OVERLAP_BYTES, fd, offset))
+		return area;
+	munmap(area, MAPPED_BYTES);
+	return MAP_FAILED;
 }
 
 void ring_unmap(char *data)
 {
-	munmap(data, 2 * RING_BYTES);
+	munmap(data, MAPPED_BYTES);
 }

@@ -4,7 +4,8 @@
  * consumer.
  *
  * Positions are bytes since the ring's creation (uint64, never wrap); a record lies at position
- * modulo RING_BYTES. Each side maps the data twice in a row, so that a record is contiguous.
+ * modulo RING_BYTES. Each side maps the beginning of the data once more behind their end, so that a
+ * record is contiguous.
  *
  * A record is published once its word is not 0. Barriers:
  *   RING-1  ring_publish zeroes the word after the new record, then stores the record's word with
@@ -34,7 +35,10 @@
 
 #include "shm/record.h"
 
-#define RING_BYTES (256 * 1024) /* a multiple of PAGE_BYTES_MAX: the second copy follows it */
+#define RING_BYTES (256 * 1024)
+#define RING_OVERLAP_BYTES                                                                         \
+	PAGE_BYTES_MAX /* so many are mapped once more; no record has as many                      \
+			*/
 
 /* The consumer releases room in pieces of so much, so the head is at most that late. */
 #define RING_RELEASE_BYTES (RING_BYTES / 16)
@@ -207,8 +211,8 @@ void ring_break(struct ring_producer *ring);
 void ring_give_back(struct ring_producer *ring);
 
 /*
- * Maps RING_BYTES at `offset` of `fd` twice in a row. Returns MAP_FAILED and errno on failure;
- * ring_unmap undoes it.
+ * Maps RING_BYTES at `offset` of `fd`, and the first RING_OVERLAP_BYTES of them behind that once
+ * more. Returns MAP_FAILED and errno on failure; ring_unmap undoes it.
  */
 char *ring_map(int fd, size_t offset);
 void ring_unmap(char *data);

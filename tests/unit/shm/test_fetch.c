@@ -42,7 +42,8 @@ enum verdict __wrap_receive_deliver(struct qp *qp, size_t offset, const void *fr
 static void on_copy(const void *from)
 {
 	const char *at = from;
-	bool in_ring = at >= far.link->rx.data && at < far.link->rx.data + 2 * RING_BYTES;
+	bool in_ring =
+		at >= far.link->rx.data && at < far.link->rx.data + RING_BYTES + RING_OVERLAP_BYTES;
 
 	wrong += hazards() != (in_ring ? 0 : 1);
 	copies += !in_ring;
