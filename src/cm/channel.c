@@ -208,6 +208,13 @@ void channel_lose(struct channel *ch)
 	close(silent);
 }
 
+static bool blocks(const struct channel *ch)
+{
+	int flags = fcntl(ch->base.fd, F_GETFL);
+
+	return flags >= 0 && !(flags & O_NONBLOCK);
+}
+
 /*
  * pthread_cancel may unwind this frame, which the address sanitizer does not see in C: its redzones
  * around `byte` would stay, and cleanup handlers use that stack.
@@ -219,7 +226,9 @@ channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), voi
 		int rc = take(ch, arg);
 		char byte;
 
-		if (rc != -EAGAIN)
+		if (rc == -ETIMEDOUT && !blocks(ch))
+			return -EAGAIN;
+		if (rc != -EAGAIN && rc != -ETIMEDOUT)
 			return rc;
 		/*
 		 * MSG_PEEK: the byte stays. Signals interrupt recv as they would the kernel's

@@ -351,7 +351,7 @@ static void test_a_stopped_end_comes_back(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
-/* As be_connected; then says how long it stayed connected, when it is not any more. */
+/* As be_connected; when told to, waits for its end, and says that it came. */
 static void stay_connected(int fd)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -369,6 +369,7 @@ static void stay_connected(int fd)
 	expect_event(channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
 	CHECK(!rdma_establish(id));
 	say(fd, 1);
+	hear(fd);
 	CHECK(!rdma_get_cm_event(channel, &event));
 	CHECK(event->event == RDMA_CM_EVENT_DISCONNECTED);
 	say(fd, 2);
@@ -394,6 +395,8 @@ static void give_up(int fd)
 
 	daemon = daemon_pid();
 	CHECK(!kill(daemon, SIGSTOP));
+	say(w.fd, 1);
+	usleep(200000); /* its request is first to give up */
 	CHECK(!rdma_create_event_channel() && errno == ETIMEDOUT);
 	CHECK(!kill(daemon, SIGCONT));
 	CHECK(!has_said(&w, 1000));
