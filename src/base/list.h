@@ -39,6 +39,18 @@ static inline void list_add_tail(struct list *head, struct list *element)
 	head->prev = element;
 }
 
+/* Moves all elements of `from`, as they are, to the front of `to`. */
+static inline void list_take_all(struct list *to, struct list *from)
+{
+	if (list_empty(from))
+		return;
+	from->prev->next = to->next;
+	to->next->prev = from->prev;
+	from->next->prev = to;
+	to->next = from->next;
+	list_init(from);
+}
+
 /* In builds with checks (base/check.h). Returns how many elements there are: at most `most`. */
 size_t list_check(const struct list *head, size_t most);
 

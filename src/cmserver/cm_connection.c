@@ -432,17 +432,12 @@ void cm_connection_visit_all(struct cm *cm, void (*visit)(struct cm_connection *
 	}
 }
 
-void cm_connection_visit_portless(struct cm *cm, void (*visit)(struct cm_connection *c))
+void cm_connection_visit_portless(struct cm *cm, bool (*visit)(struct cm_connection *c))
 {
 	struct list due;
 
 	list_init(&due);
-	while (!list_empty(&cm->portless)) {
-		struct list *first = cm->portless.next;
-
-		list_del(first);
-		list_add_tail(&due, first);
-	}
+	list_take_all(&due, &cm->portless);
 	while (!list_empty(&due)) {
 		struct cm_connection *c = container_of(due.next, struct cm_connection, in_portless);
 
@@ -450,8 +445,13 @@ void cm_connection_visit_portless(struct cm *cm, void (*visit)(struct cm_connect
 		 */
 		list_del(&c->in_portless);
 		list_add_tail(&cm->portless, &c->in_portless);
-		visit(c);
+		if (visit(c))
+			continue;
+		list_del(&c->in_portless);
+		list_add_tail(due.next, &c->in_portless);
+		break;
 	}
+	list_take_all(&cm->portless, &due);
 }
 
 void cm_connection_forget_all(struct cm *cm)

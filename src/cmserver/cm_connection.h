@@ -114,8 +114,11 @@ void cm_connection_resume(struct cm_connection *c);
  */
 void cm_connection_end_orphan(struct cm_connection *c);
 
-/* The same with those that lack a port (cm->portless). */
-void cm_connection_visit_portless(struct cm *cm, void (*visit)(struct cm_connection *c));
+/*
+ * Visits those that lack a port (cm->portless), until visit returns false: the next call begins
+ * with that one.
+ */
+void cm_connection_visit_portless(struct cm *cm, bool (*visit)(struct cm_connection *c));
 
 /* visit may free the connection that it is called with, and no other. */
 void cm_connection_visit_all(struct cm *cm, void (*visit)(struct cm_connection *c));

@@ -179,12 +179,7 @@ static void on_listen_again(struct loop_timer *timer)
 	struct list due;
 
 	list_init(&due);
-	while (!list_empty(&cm->deaf)) {
-		struct list *first = cm->deaf.next;
-
-		list_del(first);
-		list_add_tail(&due, first);
-	}
+	list_take_all(&due, &cm->deaf);
 	while (!list_empty(&due)) {
 		struct cm_id *id = container_of(due.next, struct cm_id, in_deaf);
 

@@ -18,7 +18,8 @@
 #include "daemon/client.h"
 #include "daemon/daemon.h"
 
-/* At most so many addresses without a port are tried at a time, each once. */
+/* At most so many addresses without a port are tried at a time, each once; the next time, others.
+ */
 #define LACKED_MAX   8
 #define LOOK_MS	     100
 #define LOOK_IDLE_MS 1000 /* when nothing waits but sessions that have hung up */
@@ -43,16 +44,18 @@ static bool was_tried(const struct cm_return *r, const struct cm_connection *c)
 		    !memcmp(r->lacked[i].gid, c->local_gid, CTL_GID_BYTES))
 			return true;
 	}
-	return r->lacked_count == LACKED_MAX;
+	return false;
 }
 
-static void open_port(struct cm_connection *c)
+static bool open_port(struct cm_connection *c)
 {
 	struct cm_return *r = c->cm->returning;
 	struct cm_place *p;
 
 	if (was_tried(r, c))
-		return;
+		return true;
+	if (r->lacked_count == LACKED_MAX)
+		return false;
 	if (cm_connection_open_port(c)) {
 		/*
 		 * Until the wait is over, an identifier's connection has sent nothing; finish()
@@ -60,11 +63,12 @@ static void open_port(struct cm_connection *c)
 		 */
 		if (c->cm->sessions.is_over || !c->id)
 			cm_connection_resume(c);
-		return;
+		return true;
 	}
 	p = &r->lacked[r->lacked_count++];
 	memcpy(p->gid, c->local_gid, sizeof(p->gid));
 	p->ifindex = c->ifindex;
+	return true;
 }
 
 static void open_ports(struct cm_return *r)

@@ -170,12 +170,7 @@ static void on_send_again(struct loop_timer *timer)
 	struct list due;
 
 	list_init(&due);
-	while (!list_empty(&d->refused)) {
-		struct list *first = d->refused.next;
-
-		list_del(first);
-		list_add_tail(&due, first);
-	}
+	list_take_all(&due, &d->refused);
 	while (!list_empty(&due)) {
 		struct client *c = container_of(due.next, struct client, in_refused);
 
