@@ -14,7 +14,8 @@
 #include "ctl/protocol.h"
 #include "shm/xcopy.h"
 
-static_assert(LINK_BYTES >= LINK_BYTES_NEEDED, "verbatimd makes it long enough");
+static_assert(LINK_BYTES_SHORT == LINK_BYTES_OF(RING_BYTES_MIN), "verbatimd makes it so long");
+static_assert(LINK_BYTES_LONG == LINK_BYTES_OF(RING_BYTES_MAX), "and so long");
 
 void peer_link_close_info(struct ctl_peer_info *info)
 {
@@ -59,7 +60,8 @@ bool peer_link_offers_memory(const struct ctl_peer_info *info)
 {
 	struct stat st;
 
-	return !fstat(info->link_fd, &st) && st.st_size >= LINK_BYTES_NEEDED && info->side <= 1;
+	return !fstat(info->link_fd, &st) && link_ring_bytes((uint64_t)st.st_size) &&
+	       info->side <= 1;
 }
 
 struct link *peer_link_make(struct ctl_peer_info *info)
@@ -89,7 +91,7 @@ struct link *peer_link_make_self(uint32_t slot, void *arena, int wake_fd)
 	struct link *self = NULL;
 
 	peer_arena_open_own(&own, arena);
-	if (shared >= 0 && wake >= 0 && !memory_file_extend(shared, LINK_BYTES_NEEDED))
+	if (shared >= 0 && wake >= 0 && !memory_file_extend(shared, LINK_BYTES_LONG))
 		self = link_create(slot, getpid(), LINK_SELF, shared, &own, wake, -1);
 	if (shared >= 0)
 		close(shared);

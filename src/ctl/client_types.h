@@ -21,7 +21,8 @@ struct ctl_peer_info {
 	unsigned side; /* this process's end of the link: 0 or 1 */
 	int arena_fd;  /* memfd; cannot shrink or grow */
 	int wake_fd;   /* eventfd */
-	int link_fd;   /* memfd of LINK_BYTES; cannot shrink or grow; the same for both ends */
+	int link_fd;   /* memfd of LINK_BYTES_LONG or LINK_BYTES_SHORT; cannot shrink or grow; the
+			  same for both ends */
 	int heap_fd;   /* memfd with the peer's migrated pages; cannot shrink or grow */
 };
 

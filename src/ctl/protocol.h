@@ -21,7 +21,7 @@
 #include "ctl/header.h"
 
 #define CTL_MAGIC	 0x74627256u /* "Vrbt" */
-#define CTL_VERSION	 10u
+#define CTL_VERSION	 11u
 #define CTL_SLOT_MAX	 1023u /* slots are 1..1023; 0 is the daemon's own */
 #define CTL_COMM_BYTES	 16
 #define CTL_MGID_BYTES	 16
@@ -32,8 +32,12 @@
 
 #define CTL_UDP_PORT 4791 /* of RoCEv2 */
 
-/* Size of the memfd that two processes share; sealed against shrinking and growing. */
-#define LINK_BYTES (576u << 10)
+/*
+ * Sizes of the memfd that two processes share: while verbatimd has few processes, and else. Sealed
+ * against shrinking and growing.
+ */
+#define LINK_BYTES_LONG	 (1088u << 10)
+#define LINK_BYTES_SHORT (576u << 10)
 
 /*
  * Descriptors: arena memfd and heap memfd (both sealed SHRINK and GROW), wake eventfd; and, only
@@ -72,7 +76,7 @@ struct ctl_peer {
 
 /*
  * Of PEER_REPLY with status 0, and of NOTICE_LINK. Descriptors: the peer's arena, the peer's wake
- * eventfd, the link memfd (LINK_BYTES; the same file for both ends), the peer's heap.
+ * eventfd, the link memfd (of either length; the same file for both ends), the peer's heap.
  */
 struct ctl_link {
 	struct ctl_header header;

@@ -12,11 +12,25 @@
 
 struct link {
 	struct client *ends[2]; /* by side; both the same in a process's link with itself */
+	off_t bytes;		/* of the memory, each time */
 	struct fdref *memory;	/* NULL: forgotten */
 	struct list kept;	/* in daemon.kept_links while it has its memory; else alone */
 };
 
-static struct fdref *create_memory(int *error)
+/*
+ * Rings hold what a stream sends in a time slice where its ends share a processor, so long ones are
+ * faster. But between each two of many processes they would take too much memory.
+ */
+static off_t memory_bytes(const struct daemon *d)
+{
+	unsigned processes = 0;
+
+	for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++)
+		processes += d->by_slot[slot] != NULL;
+	return processes <= LONG_PROCESSES_MAX ? LINK_BYTES_LONG : LINK_BYTES_SHORT;
+}
+
+static struct fdref *create_memory(off_t bytes, int *error)
 {
 	int fd = memfd_create("verbatim-link", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	struct fdref *f;
@@ -26,7 +40,7 @@ static struct fdref *create_memory(int *error)
 		return NULL;
 	}
 	/* Sealed: neither end can shrink the memory while the other accesses it. */
-	if (ftruncate(fd, LINK_BYTES) < 0 ||
+	if (ftruncate(fd, bytes) < 0 ||
 	    fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
 		*error = errno;
 		close(fd);
@@ -77,7 +91,7 @@ static int give_memory(struct daemon *d, struct link *l)
 	int error = 0;
 
 	do {
-		l->memory = create_memory(&error);
+		l->memory = create_memory(l->bytes, &error);
 		if (l->memory) {
 			list_add_tail(&d->kept_links, &l->kept);
 			d->kept_count++;
@@ -98,6 +112,7 @@ static struct link *create(struct client *a, struct client *b)
 		return NULL;
 	l->ends[0] = a->slot < b->slot ? a : b;
 	l->ends[1] = a->slot < b->slot ? b : a;
+	l->bytes = memory_bytes(a->daemon);
 	l->memory = NULL;
 	list_init(&l->kept);
 	a->links[b->slot] = l;

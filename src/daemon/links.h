@@ -23,7 +23,8 @@
  * next verbatimd would, and they settle which they use (link_move, shm/link.h). Where it may have
  * few descriptors, it is an eighth of them.
  */
-#define LINKS_KEPT 128
+#define LINKS_KEPT	   128
+#define LONG_PROCESSES_MAX 16 /* while there are no more, links have long rings */
 
 void links_init(struct daemon *d);
 

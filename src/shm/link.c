@@ -56,8 +56,17 @@ static void give_struct(struct link *link)
 struct mapped {
 	struct link_shared *shared;
 	ino_t number;
+	uint64_t ring_bytes;
 	char *tx, *rx;
 };
+
+uint64_t link_ring_bytes(uint64_t bytes)
+{
+	for (uint64_t ring = RING_BYTES_MIN; ring <= RING_BYTES_MAX; ring *= 2)
+		if (bytes == LINK_BYTES_OF(ring))
+			return ring;
+	return 0;
+}
 
 /* What lies behind it, up to the rings, nobody uses. */
 static size_t control_bytes(void)
@@ -72,16 +81,21 @@ static bool map_memory(struct mapped *m, int fd, int tx_side, int rx_side)
 	if (fstat(fd, &st))
 		return false;
 	m->number = st.st_ino;
+	m->ring_bytes = link_ring_bytes((uint64_t)st.st_size);
+	if (!m->ring_bytes) {
+		errno = EINVAL;
+		return false;
+	}
 	m->shared = mmap(NULL, control_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (m->shared == MAP_FAILED)
 		return false;
-	m->tx = ring_map(fd, LINK_CONTROL_BYTES + (size_t)tx_side * RING_BYTES);
+	m->tx = ring_map(fd, LINK_CONTROL_BYTES + (size_t)tx_side * m->ring_bytes, m->ring_bytes);
 	if (m->tx == MAP_FAILED)
 		goto unmap_control;
-	m->rx = ring_map(fd, LINK_CONTROL_BYTES + (size_t)rx_side * RING_BYTES);
+	m->rx = ring_map(fd, LINK_CONTROL_BYTES + (size_t)rx_side * m->ring_bytes, m->ring_bytes);
 	if (m->rx != MAP_FAILED)
 		return true;
-	ring_unmap(m->tx);
+	ring_unmap(m->tx, m->ring_bytes);
 unmap_control:
 	munmap(m->shared, control_bytes());
 	return false;
@@ -89,8 +103,8 @@ unmap_control:
 
 static void unmap_memory(const struct mapped *m)
 {
-	ring_unmap(m->tx);
-	ring_unmap(m->rx);
+	ring_unmap(m->tx, m->ring_bytes);
+	ring_unmap(m->rx, m->ring_bytes);
 	munmap(m->shared, control_bytes());
 }
 
@@ -100,6 +114,7 @@ static void put_memory(struct link *link, const struct mapped *m, int tx_side, i
 	link->number = m->number;
 	link->tx.data = m->tx;
 	link->rx.data = m->rx;
+	link->tx.bytes = link->rx.bytes = m->ring_bytes;
 	link->tx.control = &m->shared->control[tx_side];
 	link->rx.control = &m->shared->control[rx_side];
 }
@@ -249,8 +264,12 @@ static bool exchange(struct link_shared *from, ino_t from_number, struct link_sh
 static bool move(struct link *link, const struct mapped *to, int tx_side, int rx_side)
 {
 	if (!link->alive || link->xcopy == XCOPY_SELF || rx_side != rx_side_of(link) ||
-	    link->tx.tail >= RING_BYTES || link->rx.head)
+	    link->rx.head)
 		return false;
+	if (link->tx.tail >= to->ring_bytes) {
+		link->tx.broken = true; /* after the end of a verbatimd: it does not fit */
+		return false;
+	}
 	if (atomic_load(&to->shared->ends) & (LINK_LEFT | 1u << tx_side))
 		return false;
 	if (!exchange(link->shared, link->number, to->shared, to->number, rx_side))
@@ -271,7 +290,8 @@ bool link_move(struct link *link, int side, int shared_fd)
 	lock_acquire(&link->tx_lock);
 	moved = move(link, &m, side, !side);
 	if (moved) {
-		old = (struct mapped){ link->shared, link->number, link->tx.data, link->rx.data };
+		old = (struct mapped){ link->shared, link->number, link->tx.bytes, link->tx.data,
+				       link->rx.data };
 		put_memory(link, &m, side, !side);
 		m = old;
 	}
@@ -405,7 +425,8 @@ void link_close(struct link *link)
 	lock_acquire(&link->tx_lock);
 	link->alive = false;
 	link->rx.broken = link->tx.broken = true;
-	unmap_memory(&(struct mapped){ link->shared, link->number, link->tx.data, link->rx.data });
+	unmap_memory(&(struct mapped){ link->shared, link->number, link->tx.bytes, link->tx.data,
+				       link->rx.data });
 	lock_release(&link->tx_lock);
 	lock_release(&link->rx_lock);
 	link_put(link);
@@ -456,7 +477,7 @@ void link_check_tx(const struct link *link)
 	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_relaxed);
 	const struct in_flight *last = &link->in_flight[(tail - 1) % IN_FLIGHT_MAX];
 
-	INVARIANT(tx->head <= tx->tail && tx->tail - tx->head <= RING_BYTES &&
+	INVARIANT(tx->head <= tx->tail && tx->tail - tx->head <= tx->bytes &&
 			  tx->tail % RECORD_UNIT == 0,
 		  "slot %u: head %llu tail %llu", link->slot, (unsigned long long)tx->head,
 		  (unsigned long long)tx->tail);

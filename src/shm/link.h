@@ -28,11 +28,14 @@
 #include "memory/peer_arena.h"
 
 /*
- * Size of a link's shared memory: control lines at 0, then the two rings, each at an offset that
- * can be mapped whatever the page. What lies between is never touched.
+ * A link's shared memory: control lines at 0, then the two rings, each at an offset that can be
+ * mapped whatever the page. What lies between is never touched.
  */
-#define LINK_CONTROL_BYTES PAGE_BYTES_MAX
-#define LINK_BYTES_NEEDED  (LINK_CONTROL_BYTES + 2 * RING_BYTES)
+#define LINK_CONTROL_BYTES	  PAGE_BYTES_MAX
+#define LINK_BYTES_OF(ring_bytes) (LINK_CONTROL_BYTES + 2 * (ring_bytes))
+
+/* The length of each ring in memory of this length; 0: it is not that of a link. */
+uint64_t link_ring_bytes(uint64_t bytes);
 
 /* How memory is copied to and from the other process: see shm/xcopy.h. */
 enum xcopy {
@@ -55,9 +58,9 @@ struct in_flight {
 	uint32_t seq; /* of the WQE */
 };
 
-#define IN_FLIGHT_MAX 4096 /* a power of two: as many as there can be records in the ring */
+#define IN_FLIGHT_MAX 8192 /* a power of two: as many as there can be records in the ring */
 
-_Static_assert(IN_FLIGHT_MAX == RING_BYTES / RECORD_UNIT, "the ring is full first");
+_Static_assert(IN_FLIGHT_MAX == RING_BYTES_MAX / RECORD_UNIT, "the ring is full first");
 
 static inline uint32_t flight_position(uint64_t position)
 {
@@ -186,11 +189,11 @@ struct link_shared {
 #define LINK_LEFT 4u
 
 /*
- * Makes a link. `shared_fd` holds LINK_BYTES_NEEDED bytes; `side` says which ring is ours to write
- * (0 or 1; LINK_SELF: the link to oneself, which has one ring for both). `pid` is as verbatimd sees
- * it; in another PID namespace it may be this process's own. The link takes over `*arena`, which is
- * open, `wake_fd` and `heap_fd`, the other's heap (-1: not used). Returns NULL with errno; then
- * arena and descriptors are still the caller's.
+ * Makes a link. `shared_fd` has a link's length (link_ring_bytes); `side` says which ring is ours
+ * to write (0 or 1; LINK_SELF: the link to oneself, which has one ring for both). `pid` is as
+ * verbatimd sees it; in another PID namespace it may be this process's own. The link takes over
+ * `*arena`, which is open, `wake_fd` and `heap_fd`, the other's heap (-1: not used). Returns NULL
+ * with errno; then arena and descriptors are still the caller's.
  */
 #define LINK_SELF (-1)
 struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd,

@@ -17,7 +17,7 @@
 
 /* At most so much in one call, before other links have a turn. */
 #define TURN_RECORDS 64
-#define TURN_BYTES   (RING_BYTES / 2)
+#define TURN_BYTES   (RING_BYTES_MIN / 2)
 
 /*
  * The QP of the last record stays locked, because records of one QP often come in a row. Clang's
@@ -334,7 +334,7 @@ static bool work_through(struct turn *turn, uint32_t max_records) REQUIRES(turn-
 	 * RING-3 if the ring is never empty: a NAK from before `acked` was stored lies at most a
 	 * ring's length after the position at which this thread loaded `acked`.
 	 */
-	if (all || (link->late_acked && link->rx.head - link->late_head >= RING_BYTES)) {
+	if (all || (link->late_acked && link->rx.head - link->late_head >= link->rx.bytes)) {
 		if (!all)
 			take_acks(turn, link->late_acked);
 		link->late_acked = 0;
@@ -390,7 +390,7 @@ static void work_through_all(struct turn *turn) REQUIRES(turn->link->rx_lock)
 	do {
 		before = rx->head;
 		work_through(turn, TURN_RECORDS);
-	} while (rx->head != before && rx->head - begin < RING_BYTES);
+	} while (rx->head != before && rx->head - begin < rx->bytes);
 }
 
 void progress_catch_up(struct link *link)

@@ -4,8 +4,8 @@
  * consumer.
  *
  * Positions are bytes since the ring's creation (uint64, never wrap); a record lies at position
- * modulo RING_BYTES. Each side maps the beginning of the data once more behind their end, so that a
- * record is contiguous.
+ * modulo the ring's length. Each side maps the beginning of the data once more behind their end, so
+ * that a record is contiguous.
  *
  * A record is published once its word is not 0. Barriers:
  *   RING-1  ring_publish zeroes the word after the new record, then stores the record's word with
@@ -35,13 +35,12 @@
 
 #include "shm/record.h"
 
-#define RING_BYTES (256 * 1024)
-#define RING_OVERLAP_BYTES                                                                         \
-	PAGE_BYTES_MAX /* so many are mapped once more; no record has as many                      \
-			*/
+/* A power of two; verbatimd chooses it for both rings of a link, by the length of their memory. */
+#define RING_BYTES_MIN (256 * 1024)
+#define RING_BYTES_MAX (512 * 1024)
 
 /* The consumer releases room in pieces of so much, so the head is at most that late. */
-#define RING_RELEASE_BYTES (RING_BYTES / 16)
+#define RING_RELEASE_BYTES (RING_BYTES_MIN / 16)
 
 /* In shared memory; written by the consumer only. */
 struct ring_control {
@@ -52,6 +51,7 @@ struct ring_control {
 
 struct ring_producer {
 	char *data;
+	uint64_t bytes;
 	struct ring_control *control;
 	uint64_t tail;	/* next to write; stored atomically (shm/attention.h) */
 	uint64_t head;	/* as last seen */
@@ -61,6 +61,7 @@ struct ring_producer {
 
 struct ring_consumer {
 	char *data;
+	uint64_t bytes;
 	struct ring_control *control;
 	uint64_t head;	   /* next to read */
 	uint64_t released; /* head as last stored */
@@ -70,13 +71,18 @@ struct ring_consumer {
 	bool broken;
 };
 
+static inline struct record *ring_at(char *data, uint64_t bytes, uint64_t position)
+{
+	return (struct record *)(data + (position & (bytes - 1)));
+}
+
 /*
  * Room that requests and data leave free for NAKs. A consumer without room for a NAK cannot
  * continue. If both ends waited for each other so, or one process for itself, they would wait for
  * ever. A NAK is never longer than the record that it answers, and each QP has at most one under
  * way.
  */
-#define RING_FOR_NAKS (RING_BYTES / 4)
+#define RING_FOR_NAKS (RING_BYTES_MIN / 4)
 
 /*
  * Room for a record with this payload, with `spare` bytes left over (0 for a NAK, else
@@ -87,7 +93,7 @@ static inline struct record *ring_reserve(struct ring_producer *ring, uint32_t b
 {
 	uint64_t need = (uint64_t)record_units(bytes) * RECORD_UNIT + RECORD_UNIT + spare;
 
-	if (ring->tail + need - ring->head > RING_BYTES) {
+	if (ring->tail + need - ring->head > ring->bytes) {
 		uint64_t head = atomic_load_explicit(&ring->control->head,
 						     memory_order_acquire); /* RING-2 */
 
@@ -96,10 +102,10 @@ static inline struct record *ring_reserve(struct ring_producer *ring, uint32_t b
 		if (ring->broken)
 			return NULL;
 		ring->head = head;
-		if (ring->tail + need - head > RING_BYTES)
+		if (ring->tail + need - head > ring->bytes)
 			return NULL;
 	}
-	return (struct record *)(ring->data + ring->tail % RING_BYTES);
+	return ring_at(ring->data, ring->bytes, ring->tail);
 }
 
 /* `header` of the record is filled except its word. Returns the position after the record. */
@@ -107,7 +113,7 @@ static inline uint64_t ring_publish(struct ring_producer *ring, struct record *r
 				    uint32_t word)
 {
 	uint64_t end = ring->tail + (uint64_t)(word >> 16) * RECORD_UNIT;
-	struct record *next = (struct record *)(ring->data + end % RING_BYTES);
+	struct record *next = ring_at(ring->data, ring->bytes, end);
 
 	__atomic_store_n(&next->header.word, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&record->header.word, word, __ATOMIC_RELEASE); /* RING-1 */
@@ -121,7 +127,7 @@ static inline uint64_t ring_publish(struct ring_producer *ring, struct record *r
  */
 static inline struct record *ring_peek(struct ring_consumer *ring, struct record_header *header)
 {
-	struct record *record = (struct record *)(ring->data + ring->head % RING_BYTES);
+	struct record *record = ring_at(ring->data, ring->bytes, ring->head);
 	uint32_t word = __atomic_load_n(&record->header.word, __ATOMIC_ACQUIRE); /* RING-1 */
 
 	if (word == 0 || ring->broken)
@@ -211,10 +217,10 @@ void ring_break(struct ring_producer *ring);
 void ring_give_back(struct ring_producer *ring);
 
 /*
- * Maps RING_BYTES at `offset` of `fd`, and the first RING_OVERLAP_BYTES of them behind that once
- * more. Returns MAP_FAILED and errno on failure; ring_unmap undoes it.
+ * Maps `bytes` at `offset` of `fd`, and behind that once more so many of them as a record may have.
+ * Returns MAP_FAILED and errno on failure; ring_unmap undoes it.
  */
-char *ring_map(int fd, size_t offset);
-void ring_unmap(char *data);
+char *ring_map(int fd, size_t offset, uint64_t bytes);
+void ring_unmap(char *data, uint64_t bytes);
 
 #endif

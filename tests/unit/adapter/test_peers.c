@@ -192,11 +192,11 @@ static int setup(void **state)
 	own = make_arena(&own_fd);
 	peer = make_arena(&peer_fd);
 	wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	memory_fd = make_memory("link", LINK_BYTES_NEEDED);
+	memory_fd = make_memory("link", LINK_BYTES_OF(RING_BYTES_MIN));
 	control = mmap(NULL, LINK_CONTROL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
 	assert_ptr_not_equal(control, MAP_FAILED);
-	tx = (struct ring_producer){ .data = ring_map(memory_fd, LINK_CONTROL_BYTES + RING_BYTES),
-				     .control = &control[1] };
+	tx = (struct ring_producer){ .bytes = RING_BYTES_MIN, .control = &control[1] };
+	tx.data = ring_map(memory_fd, LINK_CONTROL_BYTES + tx.bytes, tx.bytes);
 	assert_ptr_not_equal(tx.data, MAP_FAILED);
 	is_known = true;
 	peer_pid = getpid() + 1;
@@ -212,7 +212,7 @@ static int teardown(void **state)
 	peers_reset_after_fork();
 	link_close(self);
 	link_put(self);
-	ring_unmap(tx.data);
+	ring_unmap(tx.data, tx.bytes);
 	munmap(control, LINK_CONTROL_BYTES);
 	munmap(own, ARENA_BYTES);
 	munmap(peer, ARENA_BYTES);
@@ -476,7 +476,7 @@ static void be_quicker_with_other_memory(void)
 {
 	int offered = memory_fd;
 
-	memory_fd = make_memory("other link", LINK_BYTES_NEEDED);
+	memory_fd = make_memory("other link", LINK_BYTES_OF(RING_BYTES_MIN));
 	be_quicker();
 	close(memory_fd);
 	memory_fd = offered;

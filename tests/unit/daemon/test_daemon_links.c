@@ -49,11 +49,23 @@ static ino_t inode(int fd)
 	return st.st_ino;
 }
 
+static void join_from(int first, int end)
+{
+	for (int i = first; i < end; i++)
+		clients[i] = join();
+}
+
 static int setup(void **state)
 {
 	harness_setup(state);
-	for (int i = 0; i < CLIENTS; i++)
-		clients[i] = join();
+	join_from(0, CLIENTS);
+	return 0;
+}
+
+static int setup_few(void **state)
+{
+	harness_setup(state);
+	join_from(0, LONG_PROCESSES_MAX);
 	return 0;
 }
 
@@ -124,6 +136,30 @@ static void test_a_death_is_told_once(void **state)
 		CHECK(has_no_notice(clients[i]));
 }
 
+static off_t bytes_of_link(struct ctl_client *a, struct ctl_client *b)
+{
+	int fd = link_newly(a, b);
+	struct stat st;
+
+	CHECK(!fstat(fd, &st));
+	close(fd);
+	return st.st_size;
+}
+
+/* Long memory is for those who are few; and a link that was made then keeps its length. */
+static void test_many_have_short_memory(void **state)
+{
+	const int last = LONG_PROCESSES_MAX - 1;
+
+	CHECK(bytes_of_link(clients[0], clients[last]) == LINK_BYTES_LONG);
+	join_from(LONG_PROCESSES_MAX, CLIENTS);
+	CHECK(bytes_of_link(clients[0], clients[1]) == LINK_BYTES_SHORT);
+	for (int i = 1; i < CLIENTS; i++)
+		for (int j = i + 1; j < CLIENTS; j++)
+			close(link_newly(clients[i], clients[j]));
+	CHECK(bytes_of_link(clients[last], clients[0]) == LINK_BYTES_LONG);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -132,6 +168,7 @@ int main(void)
 		TEST(test_keeps_the_newest),
 		TEST(test_offers_new_memory_for_a_forgotten_one),
 		TEST(test_a_death_is_told_once),
+		cmocka_unit_test_setup_teardown(test_many_have_short_memory, setup_few, teardown),
 	};
 
 	return cmocka_run_group_tests_name("links", tests, NULL, NULL);

@@ -115,7 +115,7 @@ void rig_create(struct rig *rig)
 	rig->context = context;
 	assert_int_equal(pd_create(&context->verbs.context, &rig->pd), 0);
 	assert_int_equal(cq_create(context, &attr, &rig->cq), 0);
-	fd = shared_memory("self", LINK_BYTES_NEEDED);
+	fd = shared_memory("self", LINK_BYTES_OF(RING_BYTES));
 	peer_arena_open_own(&own, rig->arena);
 	rig->self = link_create(RIG_SLOT, getpid(), LINK_SELF, fd, &own, eventfd_create(), -1);
 	assert_non_null(rig->self);
@@ -144,12 +144,13 @@ void far_create(struct far *far, uint32_t slot)
 
 	memset(far, 0, sizeof(*far));
 	far->slot = slot;
-	far->shared_fd = shared_memory("link", LINK_BYTES_NEEDED);
+	far->shared_fd = shared_memory("link", LINK_BYTES_OF(RING_BYTES));
 	far->shared = map(far->shared_fd, LINK_CONTROL_BYTES, PROT_READ | PROT_WRITE);
 	far->control = far->shared;
-	far->tx.data = ring_map(far->shared_fd, LINK_CONTROL_BYTES + RING_BYTES);
+	far->tx.data = ring_map(far->shared_fd, LINK_CONTROL_BYTES + RING_BYTES, RING_BYTES);
+	far->tx.bytes = far->rx.bytes = RING_BYTES;
 	far->tx.control = &far->control[1];
-	far->rx.data = ring_map(far->shared_fd, LINK_CONTROL_BYTES);
+	far->rx.data = ring_map(far->shared_fd, LINK_CONTROL_BYTES, RING_BYTES);
 	far->rx.control = &far->control[0];
 	far->rx.hold = UINT64_MAX;
 	assert_ptr_not_equal(far->tx.data, MAP_FAILED);
@@ -168,8 +169,8 @@ void far_destroy(struct far *far)
 	links[far->slot] = NULL;
 	assert_int_equal(far->link->references, 1);
 	link_close(far->link);
-	ring_unmap(far->tx.data);
-	ring_unmap(far->rx.data);
+	ring_unmap(far->tx.data, RING_BYTES);
+	ring_unmap(far->rx.data, RING_BYTES);
 	munmap(far->shared, LINK_CONTROL_BYTES);
 	munmap(far->arena, ARENA_BYTES);
 	close(far->shared_fd);

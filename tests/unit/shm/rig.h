@@ -23,6 +23,8 @@
 #include "object/pd.h"
 #include "object/qp.h"
 
+#define RING_BYTES RING_BYTES_MIN
+
 #define RIG_SLOT 5
 
 struct rig {

@@ -43,7 +43,7 @@ static void on_copy(const void *from)
 {
 	const char *at = from;
 	bool in_ring =
-		at >= far.link->rx.data && at < far.link->rx.data + RING_BYTES + RING_OVERLAP_BYTES;
+		at >= far.link->rx.data && at < far.link->rx.data + RING_BYTES + RECORD_BYTES_MAX;
 
 	wrong += hazards() != (in_ring ? 0 : 1);
 	copies += !in_ring;

@@ -21,7 +21,7 @@ static int make_memory(void)
 	int fd = memfd_create("link", MFD_CLOEXEC);
 
 	assert_true(fd >= 0);
-	assert_int_equal(ftruncate(fd, LINK_BYTES_NEEDED), 0);
+	assert_int_equal(ftruncate(fd, LINK_BYTES_OF(RING_BYTES)), 0);
 	return fd;
 }
 

@@ -28,12 +28,15 @@ static int setup(void **state)
 
 	memset(&pair, 0, sizeof(pair));
 	assert_int_equal(ftruncate(fd, RING_BYTES), 0);
-	pair.data = ring_map(fd, 0);
+	pair.data = ring_map(fd, 0, RING_BYTES);
 	assert_ptr_not_equal(pair.data, MAP_FAILED);
 	close(fd);
-	pair.tx = (struct ring_producer){ .data = pair.data, .control = &pair.control };
+	pair.tx = (struct ring_producer){ .data = pair.data,
+					  .bytes = RING_BYTES,
+					  .control = &pair.control };
 	pair.rx = (struct ring_consumer){
 		.data = pair.data,
+		.bytes = RING_BYTES,
 		.control = &pair.control,
 		.hold = UINT64_MAX,
 	};
@@ -43,7 +46,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	ring_unmap(((struct pair *)*state)->data);
+	ring_unmap(((struct pair *)*state)->data, RING_BYTES);
 	return 0;
 }
 
@@ -84,7 +87,7 @@ static void expect_none(struct pair *pair)
 	assert_false(pair->rx.broken);
 }
 
-static void test_data_is_mapped_twice(void **state)
+static void test_beginning_is_mapped_twice(void **state)
 {
 	struct pair *pair = *state;
 
@@ -284,6 +287,7 @@ static void test_hostile_heads(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		pair->tx = (struct ring_producer){
 			.data = pair->data,
+			.bytes = RING_BYTES,
 			.control = &pair->control,
 			.tail = seen,
 			.head = seen,
@@ -437,7 +441,7 @@ static void test_whole(void **state)
 
 static void test_no_mapping_of_a_bad_descriptor(void **state)
 {
-	assert_ptr_equal(ring_map(-1, 0), MAP_FAILED);
+	assert_ptr_equal(ring_map(-1, 0, RING_BYTES), MAP_FAILED);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -445,7 +449,7 @@ static void test_no_mapping_of_a_bad_descriptor(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_data_is_mapped_twice),
+		TEST(test_beginning_is_mapped_twice),
 		TEST(test_publish_ends_with_a_zero_word),
 		TEST(test_nothing_is_taken_before_publish),
 		TEST(test_peek_does_not_take),

@@ -18,6 +18,8 @@
 
 #include "shm/ring.h"
 
+#define RING_BYTES RING_BYTES_MIN
+
 #define LAPS 12
 
 static unsigned seed;
@@ -105,12 +107,13 @@ static void test_every_byte_arrives(void **state)
 	pthread_t producer, consumer;
 
 	assert_int_equal(ftruncate(fd, RING_BYTES), 0);
-	tx.data = ring_map(fd, 0);
+	tx.data = ring_map(fd, 0, RING_BYTES);
 	assert_ptr_not_equal(tx.data, MAP_FAILED);
 	close(fd);
 	/* One mapping for both, so that the thread sanitizer sees that they meet in one place. */
 	rx.data = tx.data;
 	rx.control = tx.control = &control;
+	rx.bytes = tx.bytes = RING_BYTES;
 	rx.hold = UINT64_MAX;
 	assert_int_equal(pthread_create(&producer, NULL, produce, NULL), 0);
 	assert_int_equal(pthread_create(&consumer, NULL, consume, NULL), 0);
@@ -120,7 +123,7 @@ static void test_every_byte_arrives(void **state)
 	assert_false(rx.broken);
 	assert_int_equal(wrong, 0);
 	assert_int_equal(rx.head, tx.tail);
-	ring_unmap(tx.data);
+	ring_unmap(tx.data, RING_BYTES);
 }
 
 int main(int argc, char **argv)
