@@ -41,17 +41,23 @@ static int map_at_once(struct peer_arena *arena, int fd, uint32_t window, uint32
 	return 0;
 }
 
-/* An entry is written when its QP is made (qp_table_reserve), so its page is no hole. */
+static_assert(ARENA_QPS_A_BIT * sizeof(struct arena_qp) == PEER_WINDOW_BYTES,
+	      "a bit is a window's");
+
+/*
+ * What the peer says in its header, and not by a call about its file: calls that take the file's
+ * lock, as lseek(2) does for SEEK_DATA, wait for a write to it that the peer need not let end.
+ */
 static int map_qps(struct peer_arena *arena, int fd)
 {
-	const off_t end = ARENA_QP_OFFSET + ARENA_QPS * sizeof(struct arena_qp);
-	off_t at = ARENA_QP_OFFSET;
+	uint32_t used =
+		atomic_load_explicit(&peer_arena_header(arena)->qps_used, memory_order_relaxed);
 	int error = 0;
 
-	while (!error && (at = lseek(fd, at, SEEK_DATA)) >= 0 && at < end) {
-		error = map_at_once(arena, fd, (uint32_t)(at / PEER_WINDOW_BYTES), 1);
-		at = (at / PEER_WINDOW_BYTES + 1) * PEER_WINDOW_BYTES;
-	}
+	for (uint32_t i = 0; !error && i < ARENA_QPS / ARENA_QPS_A_BIT; i++)
+		if (used >> i & 1)
+			error = map_at_once(arena, fd,
+					    (uint32_t)ARENA_QP_OFFSET / PEER_WINDOW_BYTES + i, 1);
 	return error;
 }
 

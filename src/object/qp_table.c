@@ -21,6 +21,7 @@
 static struct {
 	struct lock lock; /* guards all below, except `live` */
 	struct arena_qp *entries;
+	_Atomic uint32_t *used; /* in the arena's header */
 	uint32_t slot;
 	uint16_t free[ARENA_QPS]; /* indexes, in order of release */
 	uint32_t free_head, free_count;
@@ -55,6 +56,7 @@ int qp_table_init(void *arena, uint32_t slot)
 {
 	lock_acquire(&table.lock);
 	table.entries = arena_qps(arena);
+	table.used = &arena_header(arena)->qps_used;
 	table.slot = slot;
 	table.free_head = 0;
 	table.free_count = 0;
@@ -154,6 +156,8 @@ int qp_table_reserve(struct qp **qp)
 	table.free_head = (table.free_head + 1) % ARENA_QPS;
 	table.free_count--;
 	lock_release(&table.lock);
+	/* before any peer can have learnt the number */
+	atomic_fetch_or_explicit(table.used, 1u << index / ARENA_QPS_A_BIT, memory_order_relaxed);
 
 	/*
 	 * Under its lock, because a late thread may check whether the struct is still its former

@@ -31,7 +31,7 @@ static int setup(void **state)
 	theirs = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	assert_ptr_not_equal(theirs, MAP_FAILED);
 	arena_header(theirs)->cookie = 4711;
-	arena_qps(theirs)[1500].generation = 1; /* the only QP so far */
+	arena_header(theirs)->qps_used = 1u << 1500 / ARENA_QPS_A_BIT;
 	assert_int_equal(peer_arena_open(&arena, fd), 0);
 	close(fd);
 	for (uint32_t i = 0; i < ARENA_QPS; i += 512)

@@ -330,10 +330,14 @@ static void test_every_index_can_be_had(void **state)
 	struct ibv_qp_init_attr_ex attr = { .qp_type = IBV_QPT_UD };
 	struct qp *one_more;
 
-	for (int i = 0; i < LIMIT_QP; i++)
-		qps[i] = world_qp_of(world, &attr);
+	assert_int_equal(arena_header(world->arena)->qps_used, 0);
 	for (int i = 0; i < LIMIT_QP; i++) {
+		qps[i] = world_qp_of(world, &attr);
+
 		uint32_t index = qps[i]->ib.qp_num % ARENA_QPS;
+
+		/* peers map what has a bit */
+		assert_true(arena_header(world->arena)->qps_used >> index / ARENA_QPS_A_BIT & 1);
 
 		/* in the last slot the highest one would be 0xffffff, as no QP is called */
 		assert_true(index != 0 && index != ARENA_QPS - 1);
