@@ -260,18 +260,36 @@ static bool exchange(struct link_shared *from, ino_t from_number, struct link_sh
 	return start_with(to, rx_side) && leave(from, rx_side);
 }
 
+/* The other end finds a head that there cannot be. */
+static void refuse(struct link_shared *shared, int rx_side)
+{
+	atomic_store_explicit(&shared->control[rx_side].head, UINT64_MAX, memory_order_release);
+}
+
+/*
+ * What was sent does not fit, as the next verbatimd has made shorter memory: the link ends, and so
+ * does that of the other end, which is in that memory or will be.
+ */
+static void give_up(struct link *link, const struct mapped *to, int rx_side)
+{
+	if (!exchange(link->shared, link->number, to->shared, to->number, rx_side))
+		return;
+	link->tx.broken = true;
+	refuse(to->shared, rx_side);
+}
+
 /* Under both locks, so that no thread is at the rings. */
 static bool move(struct link *link, const struct mapped *to, int tx_side, int rx_side)
 {
 	if (!link->alive || link->xcopy == XCOPY_SELF || rx_side != rx_side_of(link) ||
 	    link->rx.head)
 		return false;
-	if (link->tx.tail >= to->ring_bytes) {
-		link->tx.broken = true; /* after the end of a verbatimd: it does not fit */
-		return false;
-	}
 	if (atomic_load(&to->shared->ends) & (LINK_LEFT | 1u << tx_side))
 		return false;
+	if (link->tx.tail >= to->ring_bytes) {
+		give_up(link, to, rx_side);
+		return false;
+	}
 	if (!exchange(link->shared, link->number, to->shared, to->number, rx_side))
 		return false;
 	take_along(link, to->tx);
@@ -279,11 +297,28 @@ static bool move(struct link *link, const struct mapped *to, int tx_side, int rx
 	return true;
 }
 
+/* A link that has ended is not replaced while both processes live: the other end's has to end, too.
+ */
+static void refuse_offer(int side, int shared_fd)
+{
+	struct mapped m;
+
+	if (!map_memory(&m, shared_fd, side, !side))
+		return;
+	if (start_with(m.shared, !side))
+		refuse(m.shared, !side);
+	unmap_memory(&m);
+}
+
 bool link_move(struct link *link, int side, int shared_fd)
 {
 	struct mapped old, m;
 	bool moved;
 
+	if (link->broken) {
+		refuse_offer(side, shared_fd);
+		return false;
+	}
 	if (link_is_shared(link) || !map_memory(&m, shared_fd, side, !side))
 		return false;
 	lock_acquire(&link->rx_lock);
@@ -475,13 +510,13 @@ void link_check_tx(const struct link *link)
 	const struct ring_producer *tx = &link->tx;
 	uint32_t head = atomic_load_explicit(&link->flight_head, memory_order_acquire);
 	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_relaxed);
-	const struct in_flight *last = &link->in_flight[(tail - 1) % IN_FLIGHT_MAX];
+	const struct in_flight *last = &link->in_flight[(tail - 1) & (link_flights(link) - 1)];
 
 	INVARIANT(tx->head <= tx->tail && tx->tail - tx->head <= tx->bytes &&
 			  tx->tail % RECORD_UNIT == 0,
 		  "slot %u: head %llu tail %llu", link->slot, (unsigned long long)tx->head,
 		  (unsigned long long)tx->tail);
-	INVARIANT(tail - head <= IN_FLIGHT_MAX, "slot %u: %u messages in flight", link->slot,
+	INVARIANT(tail - head <= link_flights(link), "slot %u: %u messages in flight", link->slot,
 		  tail - head);
 	if (tail == head)
 		return;
@@ -490,9 +525,11 @@ void link_check_tx(const struct link *link)
 		  (unsigned long long)tx->tail);
 	if (tail - head > 1)
 		INVARIANT(
-			flight_is_after(last->end, link->in_flight[(tail - 2) % IN_FLIGHT_MAX].end),
+			flight_is_after(last->end,
+					link->in_flight[(tail - 2) & (link_flights(link) - 1)].end),
 			"slot %u: message %u ends at unit %u, the next one at %u", link->slot,
-			tail - 2, link->in_flight[(tail - 2) % IN_FLIGHT_MAX].end, last->end);
+			tail - 2, link->in_flight[(tail - 2) & (link_flights(link) - 1)].end,
+			last->end);
 }
 
 /*

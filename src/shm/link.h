@@ -154,7 +154,7 @@ struct link {
 	uint64_t seen_tail; /* tx.tail in the last link_is_broken */
 	uint64_t rest_tail; /* tx.tail in the last link_give_back, */
 	uint32_t rests;	    /* and for how many calls it has been that; LINK_RESTS at most */
-	struct in_flight *in_flight; /* IN_FLIGHT_MAX entries */
+	struct in_flight *in_flight; /* IN_FLIGHT_MAX entries; link_flights are used */
 	_Atomic uint32_t flight_head, flight_tail;
 
 	struct lock wait_lock; /* guards the lists and what they hold */
@@ -278,6 +278,12 @@ void link_leave_work(struct link *link) REQUIRES(link->wait_lock);
 void link_check_tx(const struct link *link) REQUIRES(link->tx_lock);
 void link_check_rx(const struct link *link) REQUIRES(link->rx_lock);
 void link_check_waiting(const struct link *link) REQUIRES(link->wait_lock);
+
+/* How many entries of in_flight are used: as many as there can be records in the ring. */
+static inline uint32_t link_flights(const struct link *link)
+{
+	return (uint32_t)(link->tx.bytes / RECORD_UNIT);
+}
 
 static inline void link_notify(struct link *link)
 {

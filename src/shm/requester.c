@@ -121,7 +121,7 @@ static void enter_flight(struct link *link, struct shm_qp *lq, uint32_t units)
 {
 	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_relaxed);
 
-	link->in_flight[tail % IN_FLIGHT_MAX] = (struct in_flight){
+	link->in_flight[tail & (link_flights(link) - 1)] = (struct in_flight){
 		.end = flight_position(link->tx.tail) + units,
 		.qpn = lq->qp->ib.qp_num,
 		.epoch = lq->epoch,
@@ -133,7 +133,7 @@ static void enter_flight(struct link *link, struct shm_qp *lq, uint32_t units)
 static bool flight_is_full(struct link *link) REQUIRES(link->tx_lock)
 {
 	return link->flight_tail - atomic_load_explicit(&link->flight_head, memory_order_acquire) >=
-	       IN_FLIGHT_MAX;
+	       link_flights(link);
 }
 
 /* One record of a SEND or WRITE. Its room in the ring comes off the budget. */

@@ -16,13 +16,18 @@
 
 #include "shm/link.h"
 
-static int make_memory(void)
+static int make_memory_for(size_t ring_bytes)
 {
 	int fd = memfd_create("link", MFD_CLOEXEC);
 
 	assert_true(fd >= 0);
-	assert_int_equal(ftruncate(fd, LINK_BYTES_OF(RING_BYTES)), 0);
+	assert_int_equal(ftruncate(fd, LINK_BYTES_OF(ring_bytes)), 0);
 	return fd;
+}
+
+static int make_memory(void)
+{
+	return make_memory_for(RING_BYTES);
 }
 
 /* Not started. */
@@ -71,6 +76,15 @@ static void expect_numbers(struct link *link, uint32_t first, uint32_t last)
 	assert_null(ring_peek(&link->rx, &header));
 }
 
+static void exchange_many(struct link *a, struct link *b, uint32_t first)
+{
+	for (uint32_t i = first; i <= 20000; i++) {
+		send_number(a, i);
+		expect_numbers(b, i, i);
+		ring_release(&b->rx);
+	}
+}
+
 /* The records that it has sent are in the new memory. */
 static void test_an_end_that_was_told_alone_moves(void **state)
 {
@@ -88,11 +102,7 @@ static void test_an_end_that_was_told_alone_moves(void **state)
 	assert_true(link_is_shared(b));
 	expect_numbers(b, 1, 100);
 	expect_numbers(a, 7, 7);
-	for (uint32_t i = 101; i <= 20000; i++) {
-		send_number(a, i);
-		expect_numbers(b, i, i);
-		ring_release(&b->rx);
-	}
+	exchange_many(a, b, 101);
 	/* For good. */
 	assert_false(link_move(a, 0, third));
 	assert_false(link_move(b, 1, third));
@@ -106,6 +116,78 @@ static void test_an_end_that_was_told_alone_moves(void **state)
 	close(first);
 	close(second);
 	close(third);
+}
+
+/* What was sent moves to memory of another length, if it fits. */
+static void test_moves_to_another_length(void **state)
+{
+	const size_t lengths[][2] = { { RING_BYTES_MIN, RING_BYTES_MAX },
+				      { RING_BYTES_MAX, RING_BYTES_MIN } };
+
+	for (int i = 0; i < 2; i++) {
+		int first = make_memory_for(lengths[i][0]), second = make_memory_for(lengths[i][1]);
+		struct link *a = start_end(0, first), *b = start_end(1, second);
+
+		for (uint32_t n = 1; n <= 1000; n++)
+			send_number(a, n);
+		send_number(b, 7);
+		assert_true(link_move(a, 0, second));
+		assert_int_equal(a->tx.bytes, lengths[i][1]);
+		assert_int_equal(a->rx.bytes, lengths[i][1]);
+		expect_numbers(b, 1, 1000);
+		expect_numbers(a, 7, 7);
+		exchange_many(a, b, 1001);
+		link_close(a);
+		link_close(b);
+		close(first);
+		close(second);
+	}
+}
+
+/* What does not fit ends both ends. */
+static void test_too_much_for_shorter_memory(void **state)
+{
+	int first = make_memory_for(RING_BYTES_MAX), second = make_memory_for(RING_BYTES_MIN);
+	int third = make_memory();
+	struct link *a = start_end(0, first), *b = start_end(1, second), *late;
+
+	while (a->tx.tail < RING_BYTES_MIN)
+		send_number(a, 1);
+	assert_false(link_move(a, 0, second));
+	assert_true(a->tx.broken);
+	assert_false(ring_has_head(&b->tx));
+	/* Nobody can come to where it was, or leave where it has been refused. */
+	late = make_end(1, first);
+	assert_false(link_start(late));
+	link_close(late);
+	assert_false(link_move(b, 1, third));
+	a->broken = true;
+	assert_false(link_move(a, 0, third));
+	late = start_end(1, third);
+	assert_false(ring_has_head(&late->tx));
+	link_close(late);
+	link_close(a);
+	link_close(b);
+	close(first);
+	close(second);
+	close(third);
+}
+
+/* But not where the other end is, too. */
+static void test_enough_room_where_both_are(void **state)
+{
+	int first = make_memory_for(RING_BYTES_MAX), second = make_memory_for(RING_BYTES_MIN);
+	struct link *a = start_end(0, first), *b = start_end(1, first);
+
+	while (a->tx.tail < RING_BYTES_MIN)
+		send_number(a, 1);
+	assert_false(link_move(a, 0, second));
+	assert_false(a->tx.broken);
+	assert_true(ring_has_head(&b->tx));
+	link_close(a);
+	link_close(b);
+	close(first);
+	close(second);
 }
 
 static void test_nobody_leaves_what_both_use(void **state)
@@ -149,6 +231,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_an_end_that_was_told_alone_moves),
 		cmocka_unit_test(test_nobody_leaves_what_both_use),
+		cmocka_unit_test(test_moves_to_another_length),
+		cmocka_unit_test(test_too_much_for_shorter_memory),
+		cmocka_unit_test(test_enough_room_where_both_are),
 		cmocka_unit_test(test_both_move),
 	};
 
