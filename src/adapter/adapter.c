@@ -271,6 +271,8 @@ static void in_child(void)
 	oneself_reset_after_fork();
 	bounce_reset_after_fork(); /* a start that failed has left them */
 	if (!running)
+		doorbell_reset_after_fork(); /* another thread may have been about to start */
+	if (!running)
 		return;
 	running = progress_running = false;
 	fork_free_begin();

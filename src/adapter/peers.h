@@ -57,7 +57,7 @@ void peers_on_none(uint32_t slot, int error);
 int peers_progress_all(void);
 
 /* The same until a look finds nothing, PEERS_ROUNDS_MAX times at most. What the last look found. */
-#define PEERS_ROUNDS_MAX 64
+#define PEERS_ROUNDS_MAX 128 /* as many as read a full ring */
 int peers_progress_rounds(void);
 
 /*
