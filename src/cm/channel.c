@@ -8,6 +8,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/uncancelled.h"
@@ -222,6 +223,8 @@ static bool blocks(const struct channel *ch)
 __attribute__((no_sanitize("address"))) int
 channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
 {
+	const struct timespec pause = { .tv_nsec = 100 * 1000000 };
+
 	for (;;) {
 		int rc = take(ch, arg);
 		char byte;
@@ -230,6 +233,8 @@ channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), voi
 			return -EAGAIN;
 		if (rc != -EAGAIN && rc != -ETIMEDOUT)
 			return rc;
+		if (rc == -ETIMEDOUT)
+			nanosleep(&pause, NULL); /* others have the session's lock meanwhile */
 		/*
 		 * MSG_PEEK: the byte stays. Signals interrupt recv as they would the kernel's
 		 * read().

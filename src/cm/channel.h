@@ -78,8 +78,8 @@ void channel_leave(void *ch);
 /*
  * Calls `take` until it returns anything but -EAGAIN and -ETIMEDOUT (verbatimd does not answer: it
  * may be stopped), and sleeps in between while there are no events. Returns take's result; -EAGAIN:
- * no events, and the descriptor is O_NONBLOCK; -EINTR: a signal came whose handler lacks
- * SA_RESTART. The thread may be cancelled while it sleeps.
+ * no events, or no answer, and the descriptor is O_NONBLOCK; -EINTR: a signal came whose handler
+ * lacks SA_RESTART. The thread may be cancelled while it sleeps.
  */
 int channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg);
 

@@ -502,6 +502,12 @@ static int ask_locked(struct ctl_header *request, size_t len, int fd, struct fdm
 
 	request->seq = next_seq();
 	do {
+		if (!session.is_up)
+			end_empty();
+		/* There is nothing to destroy. */
+		if (!session.id &&
+		    (request->type == CTL_CM_DESTROY_ID || request->type == CTL_CM_DESTROY_CHANNEL))
+			return -ENOENT;
 		rc = session.is_up ? 0 : connect_and_explain(is_again ? request->seq : 0);
 		if (rc)
 			return rc;
@@ -568,6 +574,8 @@ int session_open_channel(struct session_channel *ch, int fd)
 		list_add_tail(&session.channels, &ch->entry);
 		start_watching();
 		pthread_cond_signal(&session.opened);
+	} else {
+		end_empty();
 	}
 	pthread_mutex_unlock(&session.lock);
 	pthread_setcancelstate(cancel, NULL);
