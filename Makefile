@@ -43,7 +43,7 @@ deb:
 	scripts/setup build packages
 	scripts/deb
 
-# Ten minutes for each fuzzer; `test` gives each some seconds.
+# Ten minutes for each fuzzer; `scripts/test fuzz` gives each some seconds.
 fuzz: setup
 	scripts/fuzz 600
 

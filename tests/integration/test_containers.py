@@ -136,7 +136,7 @@ def write(server, client):
 PROGRAMS = pytest.mark.parametrize('program', [pingpong, rping, write], ids=lambda value: value.__name__)
 
 
-# A program of each kind of call in the usual one, and one in each of the others.
+# A program of each kind of call in the usual one, and one or two in each of the others; the rest in the long run.
 @pytest.mark.parametrize('kind, program', [
     *(pytest.param('usual', program, id=f'{program.__name__}-usual') for program in (pingpong, rping, write)),
     *(pytest.param(kind, program, id=f'{program.__name__}-{kind}',

@@ -7,7 +7,7 @@ import pytest
 import roce
 from harness import VERIFY, free_port
 from netns import Capture
-from test_perftest import PROGRAM_IDS, PROGRAMS, rows
+from test_perftest import PROGRAMS, rows
 
 pytestmark = pytest.mark.network
 
