@@ -137,6 +137,13 @@ bool channel_enter(struct channel *ch)
 	return true;
 }
 
+static bool blocks(const struct channel *ch)
+{
+	int flags = fcntl(ch->base.fd, F_GETFL);
+
+	return flags >= 0 && !(flags & O_NONBLOCK);
+}
+
 /* No thread is in it, and none can enter. */
 static void end(struct channel *ch)
 {
@@ -164,7 +171,7 @@ void channel_leave(void *channel)
 
 void channel_destroy(struct channel *ch)
 {
-	atomic_store(&ch->did_block, !(fcntl(ch->base.fd, F_GETFL) & O_NONBLOCK));
+	atomic_store(&ch->did_block, blocks(ch));
 	channel_leave(ch);
 }
 
@@ -207,13 +214,6 @@ void channel_lose(struct channel *ch)
 		return;
 	ch->is_silent = dup3(silent, ch->base.fd, O_CLOEXEC) >= 0;
 	close(silent);
-}
-
-static bool blocks(const struct channel *ch)
-{
-	int flags = fcntl(ch->base.fd, F_GETFL);
-
-	return flags >= 0 && !(flags & O_NONBLOCK);
 }
 
 /*

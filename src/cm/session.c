@@ -381,8 +381,6 @@ static int connect_daemon(uint32_t repeats, char *why, size_t why_len)
 	int64_t deadline_ns = deadline_in_ms(CONNECT_MS);
 	int rc;
 
-	if (end_empty())
-		repeats = 0;
 	/*
 	 * One limit for the session, not one for each of a thousand identifiers that are destroyed.
 	 */
@@ -502,8 +500,8 @@ static int ask_locked(struct ctl_header *request, size_t len, int fd, struct fdm
 
 	request->seq = next_seq();
 	do {
-		if (!session.is_up)
-			end_empty();
+		if (!session.is_up && end_empty())
+			is_again = false;
 		/* There is nothing to destroy. */
 		if (!session.id &&
 		    (request->type == CTL_CM_DESTROY_ID || request->type == CTL_CM_DESTROY_CHANNEL))

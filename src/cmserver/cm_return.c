@@ -18,8 +18,7 @@
 #include "daemon/client.h"
 #include "daemon/daemon.h"
 
-/* At most so many addresses without a port are tried at a time, each once; the next time, others.
- */
+/* So many addresses without a port are tried at a time, each once; the next time, others. */
 #define LACKED_MAX   8
 #define LOOK_MS	     100
 #define LOOK_IDLE_MS 1000 /* when nothing waits but sessions that have hung up */
