@@ -270,10 +270,10 @@ static void in_child(void)
 	qp_table_reset_after_fork(); /* a child that had no adapter has its parent's QPs */
 	oneself_reset_after_fork();
 	bounce_reset_after_fork(); /* a start that failed has left them */
-	if (!running)
+	if (!running) {
 		doorbell_reset_after_fork(); /* another thread may have been about to start */
-	if (!running)
 		return;
+	}
 	running = progress_running = false;
 	fork_free_begin();
 	/* NOLINTNEXTLINE(bugprone-unused-return-value): a fork handler cannot report a failure */

@@ -41,7 +41,8 @@ void ports_leave(uint32_t ifindex, const union ibv_gid *group);
 /*
  * Progress thread: interfaces have `changed`, and devices know it. One that was made anew has
  * another index: its groups are joined there, and what is sent to groups leaves there. False: some
- * could not be joined; the caller calls again after a while, which reports no failure once more.
+ * could not be joined; the caller calls again after a while. A call without a change reports no
+ * failure, as the one before has.
  */
 bool ports_follow_interfaces(bool changed);
 

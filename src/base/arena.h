@@ -31,20 +31,20 @@
 #define ARENA_MAGIC   0x766572626174696dull /* "verbatim" */
 #define ARENA_VERSION 3
 
-#define ARENA_HAZARDS	64
-#define ARENA_PORTS	32
-#define ARENA_DEVICES	16
-#define ARENA_CAUSES	256
-#define ARENA_COUNTERS	512
-#define ARENA_TRAFFIC	256
-#define ARENA_QPS	16384 /* a QPN is slot << ARENA_QP_BITS | index */
-#define ARENA_QP_BITS	14
-#define ARENA_QPS_A_BIT 1024
-#define ARENA_KEYS	65536
-#define SLOT_MAX	1023
-#define SLOT_COUNT	(SLOT_MAX + 1)
+#define ARENA_HAZARDS  64
+#define ARENA_PORTS    32
+#define ARENA_DEVICES  16
+#define ARENA_CAUSES   256
+#define ARENA_COUNTERS 512
+#define ARENA_TRAFFIC  256
+#define ARENA_QPS      16384 /* a QPN is slot << ARENA_QP_BITS | index */
+#define ARENA_QP_BITS  14
+#define ARENA_KEYS     65536
+#define SLOT_MAX       1023
+#define SLOT_COUNT     (SLOT_MAX + 1)
 
 #define ARENA_DEVICE_COUNTERS 64
+#define ARENA_QPS_A_BIT	      1024 /* of arena_header.qps_used */
 
 struct arena_header {
 	uint64_t magic;
@@ -65,7 +65,7 @@ struct arena_header {
 	/* a robust futex: the kernel marks it when the owner dies (adapter/liveness.h) */
 	_Atomic uint32_t liveness;
 	uintptr_t liveness_list[4]; /* the robust list of the owner's progress thread */
-	/* a bit for each ARENA_QPS_A_BIT QPs: there are some, or have been */
+	/* a bit for each ARENA_QPS_A_BIT indexes of QPs: some have been in use; peers map those */
 	_Atomic uint32_t qps_used;
 	/*
 	 * a bit for each slot: no poll of the owner looks at the link to it, so who leaves work

@@ -48,7 +48,7 @@ struct repoll {
 	struct wakeup *wakeup; /* of who waits next; NULL: none yet */
 };
 
-/* Guards all below. Who holds it over a system call is not cancelled there. */
+/* Guards all below. A thread that holds it is not cancelled in system calls (UNCANCELLED). */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct list repolls = { &repolls, &repolls };
 static uint64_t changes;

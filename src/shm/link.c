@@ -108,6 +108,12 @@ static void unmap_memory(const struct mapped *m)
 	munmap(m->shared, control_bytes());
 }
 
+static struct mapped mapped_by(const struct link *link)
+{
+	return (struct mapped){ link->shared, link->number, link->tx.bytes, link->tx.data,
+				link->rx.data };
+}
+
 static void put_memory(struct link *link, const struct mapped *m, int tx_side, int rx_side)
 {
 	link->shared = m->shared;
@@ -297,7 +303,9 @@ static bool move(struct link *link, const struct mapped *to, int tx_side, int rx
 	return true;
 }
 
-/* A link that has ended is not replaced while both processes live: the other end's has to end, too.
+/*
+ * A link that has ended is not replaced while both processes live. So the other end's has to end,
+ * too.
  */
 static void refuse_offer(int side, int shared_fd)
 {
@@ -325,8 +333,7 @@ bool link_move(struct link *link, int side, int shared_fd)
 	lock_acquire(&link->tx_lock);
 	moved = move(link, &m, side, !side);
 	if (moved) {
-		old = (struct mapped){ link->shared, link->number, link->tx.bytes, link->tx.data,
-				       link->rx.data };
+		old = mapped_by(link);
 		put_memory(link, &m, side, !side);
 		m = old;
 	}
@@ -456,12 +463,14 @@ void link_give_back(struct link *link)
 
 void link_close(struct link *link)
 {
+	struct mapped own;
+
 	lock_acquire(&link->rx_lock);
 	lock_acquire(&link->tx_lock);
 	link->alive = false;
 	link->rx.broken = link->tx.broken = true;
-	unmap_memory(&(struct mapped){ link->shared, link->number, link->tx.bytes, link->tx.data,
-				       link->rx.data });
+	own = mapped_by(link);
+	unmap_memory(&own);
 	lock_release(&link->tx_lock);
 	lock_release(&link->rx_lock);
 	link_put(link);
@@ -510,7 +519,7 @@ void link_check_tx(const struct link *link)
 	const struct ring_producer *tx = &link->tx;
 	uint32_t head = atomic_load_explicit(&link->flight_head, memory_order_acquire);
 	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_relaxed);
-	const struct in_flight *last = &link->in_flight[(tail - 1) & (link_flights(link) - 1)];
+	const struct in_flight *last = link_flight(link, tail - 1);
 
 	INVARIANT(tx->head <= tx->tail && tx->tail - tx->head <= tx->bytes &&
 			  tx->tail % RECORD_UNIT == 0,
@@ -524,12 +533,9 @@ void link_check_tx(const struct link *link)
 		  "slot %u: the last message ends at unit %u, tail %llu", link->slot, last->end,
 		  (unsigned long long)tx->tail);
 	if (tail - head > 1)
-		INVARIANT(
-			flight_is_after(last->end,
-					link->in_flight[(tail - 2) & (link_flights(link) - 1)].end),
-			"slot %u: message %u ends at unit %u, the next one at %u", link->slot,
-			tail - 2, link->in_flight[(tail - 2) & (link_flights(link) - 1)].end,
-			last->end);
+		INVARIANT(flight_is_after(last->end, link_flight(link, tail - 2)->end),
+			  "slot %u: message %u ends at unit %u, the next one at %u", link->slot,
+			  tail - 2, link_flight(link, tail - 2)->end, last->end);
 }
 
 /*

@@ -58,7 +58,7 @@ struct in_flight {
 	uint32_t seq; /* of the WQE */
 };
 
-#define IN_FLIGHT_MAX 8192 /* a power of two: as many as there can be records in the ring */
+#define IN_FLIGHT_MAX 8192 /* a power of two: as many as there can be records in a long ring */
 
 _Static_assert(IN_FLIGHT_MAX == RING_BYTES_MAX / RECORD_UNIT, "the ring is full first");
 
@@ -283,6 +283,12 @@ void link_check_waiting(const struct link *link) REQUIRES(link->wait_lock);
 static inline uint32_t link_flights(const struct link *link)
 {
 	return (uint32_t)(link->tx.bytes / RECORD_UNIT);
+}
+
+/* The entry of the message with this number. */
+static inline struct in_flight *link_flight(const struct link *link, uint32_t number)
+{
+	return &link->in_flight[number & (link_flights(link) - 1)];
 }
 
 static inline void link_notify(struct link *link)

@@ -76,7 +76,7 @@ static void take_acks(struct turn *turn, uint64_t acked) REQUIRES(turn->link->rx
 		__atomic_store_n(&link->acked, acked, __ATOMIC_RELAXED);
 
 	for (; head != tail; head++) {
-		struct in_flight entry = link->in_flight[head & (link_flights(link) - 1)];
+		struct in_flight entry = *link_flight(link, head);
 		struct shm_qp *lq;
 
 		if (flight_is_after(entry.end, flight_position(acked)))

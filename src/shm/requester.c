@@ -121,7 +121,7 @@ static void enter_flight(struct link *link, struct shm_qp *lq, uint32_t units)
 {
 	uint32_t tail = atomic_load_explicit(&link->flight_tail, memory_order_relaxed);
 
-	link->in_flight[tail & (link_flights(link) - 1)] = (struct in_flight){
+	*link_flight(link, tail) = (struct in_flight){
 		.end = flight_position(link->tx.tail) + units,
 		.qpn = lq->qp->ib.qp_num,
 		.epoch = lq->epoch,

@@ -5,7 +5,8 @@
 
 #include "base/page.h"
 
-_Static_assert(RING_BYTES_MIN % PAGE_BYTES_MAX == 0, "its beginning follows it");
+_Static_assert(RING_BYTES_MIN % PAGE_BYTES_MAX == 0, "its beginning can be mapped behind its end");
+
 /* The word of the next record: no record, and not the 0 that stands for none yet. */
 static void spoil(struct ring_producer *ring, uint64_t at)
 {

@@ -71,6 +71,7 @@ struct ring_consumer {
 	bool broken;
 };
 
+/* Where a record lies, in a ring of so many bytes. */
 static inline struct record *ring_at(char *data, uint64_t bytes, uint64_t position)
 {
 	return (struct record *)(data + (position & (bytes - 1)));

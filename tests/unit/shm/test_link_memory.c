@@ -144,16 +144,23 @@ static void test_moves_to_another_length(void **state)
 	}
 }
 
+/* One end has sent more than short memory holds, and is offered such. */
+static struct link *overfill_and_move(int memory, int offered)
+{
+	struct link *link = start_end(0, memory);
+
+	while (link->tx.tail < RING_BYTES_MIN)
+		send_number(link, 1);
+	assert_false(link_move(link, 0, offered));
+	return link;
+}
+
 /* What does not fit ends both ends. */
 static void test_too_much_for_shorter_memory(void **state)
 {
-	int first = make_memory_for(RING_BYTES_MAX), second = make_memory_for(RING_BYTES_MIN);
-	int third = make_memory();
-	struct link *a = start_end(0, first), *b = start_end(1, second), *late;
+	int first = make_memory_for(RING_BYTES_MAX), second = make_memory(), third = make_memory();
+	struct link *b = start_end(1, second), *a = overfill_and_move(first, second), *late;
 
-	while (a->tx.tail < RING_BYTES_MIN)
-		send_number(a, 1);
-	assert_false(link_move(a, 0, second));
 	assert_true(a->tx.broken);
 	assert_false(ring_has_head(&b->tx));
 	/* Nobody can come to where it was, or leave where it has been refused. */
@@ -176,12 +183,9 @@ static void test_too_much_for_shorter_memory(void **state)
 /* But not where the other end is, too. */
 static void test_enough_room_where_both_are(void **state)
 {
-	int first = make_memory_for(RING_BYTES_MAX), second = make_memory_for(RING_BYTES_MIN);
-	struct link *a = start_end(0, first), *b = start_end(1, first);
+	int first = make_memory_for(RING_BYTES_MAX), second = make_memory();
+	struct link *b = start_end(1, first), *a = overfill_and_move(first, second);
 
-	while (a->tx.tail < RING_BYTES_MIN)
-		send_number(a, 1);
-	assert_false(link_move(a, 0, second));
 	assert_false(a->tx.broken);
 	assert_true(ring_has_head(&b->tx));
 	link_close(a);

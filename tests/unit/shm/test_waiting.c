@@ -535,7 +535,10 @@ static void *run_what_is_due(void *arg)
 	return arg;
 }
 
-/* A thread finds the time over, and waits for the QP; who holds it finds the ring full again. */
+/*
+ * A thread finds the time over, and waits for the QP. The thread that holds it finds the ring full
+ * again.
+ */
 static void test_a_time_that_is_over_does_not_begin_again(void **state)
 {
 	struct datagrams d = begin_datagrams(1);
