@@ -146,7 +146,7 @@ static off_t bytes_of_link(struct ctl_client *a, struct ctl_client *b)
 	return st.st_size;
 }
 
-/* Long memory is for those who are few; and a link that was made then keeps its length. */
+/* Few processes have long memory; and a link that was made then keeps its length. */
 static void test_many_have_short_memory(void **state)
 {
 	const int last = LONG_PROCESSES_MAX - 1;
