@@ -61,7 +61,11 @@ static void grow(struct table *t)
 }
 
 #ifdef VERBATIM_CHECK
-#define BETWEEN_CHECKS 256 /* changes of a table, on average */
+/*
+ * Changes of a table between two checks, on average. A check looks at all members and buckets, so
+ * it costs a change a look at some, however many there are.
+ */
+#define BETWEEN_CHECKS(buckets) (256 + (uint32_t)(buckets) / 4)
 
 /*
  * A hash table:
@@ -89,7 +93,7 @@ void table_check(const struct table *t)
 
 static void check_now_and_then(const struct table *t)
 {
-	if (check_sometimes(BETWEEN_CHECKS))
+	if (check_sometimes(BETWEEN_CHECKS(t->bucket_count)))
 		table_check(t);
 }
 #endif
