@@ -11,11 +11,18 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "ctl/deadline.h"
 
-#define SOON_MS 3000 /* for a whole round, on a loaded machine with sanitizers; else some 5 */
+/*
+ * What a whole round may cost the daemon of processor time, with sanitizers and checks; else some
+ * 5. What other programs of a loaded machine take of the time is not the daemon's fault: a message
+ * of a round may take PATIENCE_MS.
+ */
+#define SOON_MS 2000
 
 /* Two well-behaved clients. */
 static struct others {
@@ -32,9 +39,32 @@ static void others_join(void)
 	others.active = cm_join();
 }
 
+/* The daemon's processor time, of all its threads, since it began. */
+static int64_t daemon_ms(void)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	CHECK(!clock_getcpuclockid(others.daemon, &clock));
+	CHECK(!clock_gettime(clock, &t));
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Two clients connect. What it took, and how much processor time the daemon spent, in ms. */
+static int64_t others_connect(int64_t *spent)
+{
+	int64_t before = daemon_ms(), took = cm_round(others.passive, others.active);
+
+	*spent = daemon_ms() - before;
+	return took;
+}
+
 static void check_others(void)
 {
-	CHECK(cm_round(others.passive, others.active) < SOON_MS);
+	int64_t spent;
+
+	CHECK(others_connect(&spent) < PATIENCE_MS);
+	CHECK(spent < SOON_MS);
 }
 
 static void others_leave(void)
@@ -247,7 +277,8 @@ static void test_identifiers_are_bounded(void **state)
 
 /*
  * Sends the most expensive request as fast as it can (a port where hardly any is left), and reads
- * all replies.
+ * all replies. It is nice: what is measured is how the daemon divides its time between clients, not
+ * how the kernel divides the processors' between this test's processes.
  */
 static void flood(int fd)
 {
@@ -261,44 +292,63 @@ static void flood(int fd)
 	struct ctl_cm_ask create = { .header = { .type = CTL_CM_CREATE_ID },
 				     .channel = channel,
 				     .value = CTL_CM_UDP };
+	enum { AT_A_TIME = 8, ANSWERED = 100 };
+	unsigned taken = 0, asked = 0, answered = 0;
+	int rc;
 	struct fdmsg m;
 
-	/* All of them take what there is. */
+	/* All of them take what there is: some 10,000 each. */
 	do {
+		if (taken++ % 256 == 0)
+			say(fd, 0); /* goes on */
 		bind.id = cm_ask(sock, &create, sizeof(create)).number;
 	} while (!cm_ask(sock, &bind, sizeof(bind)).status);
 	say(fd, 1);
+	CHECK(nice(19) == 19);
 	for (;;) {
-		fdmsg_send(sock, &bind, sizeof(bind), NULL, 0);
-		while (!fdmsg_recv(sock, &m))
-			;
+		if (asked < AT_A_TIME && !fdmsg_send(sock, &bind, sizeof(bind), NULL, 0))
+			asked++;
+		while (!(rc = fdmsg_recv(sock, &m))) {
+			asked--;
+			if (++answered == ANSWERED)
+				say(fd, answered);
+		}
+		CHECK(rc == -EAGAIN);
 	}
 }
 
 static void test_floods(void **state)
 {
 	struct worker workers[3];
-	int64_t slowest_ms = 0, end;
+	int64_t slowest_ms = 0, most_ms = 0, end;
 
 	others_join();
 	for (int i = 0; i < 3; i++)
 		worker_start(&workers[i], flood);
-	for (int i = 0; i < 3; i++)
-		hear(workers[i].fd);
+	for (int i = 0; i < 3; i++) {
+		while (!hear(workers[i].fd))
+			;
+	}
 	for (end = now_ms() + 1500; now_ms() < end;) {
 		struct ctl_peer_info peer;
-		int64_t since = now_ms();
+		int64_t since = now_ms(), spent;
 
-		check_others();
+		others_connect(&spent);
+		if (spent > most_ms)
+			most_ms = spent;
 		CHECK(!ctl_peer(others.first, ctl_slot(others.first), &peer));
 		close_peer(&peer);
 		if (now_ms() - since > slowest_ms)
 			slowest_ms = now_ms() - since;
 	}
-	for (int i = 0; i < 3; i++)
+	for (int i = 0; i < 3; i++) {
+		hear(workers[i].fd); /* it has flooded */
+		CHECK(!waitpid(workers[i].pid, NULL, WNOHANG));
 		worker_kill(&workers[i]);
-	print_message("slowest connection during the flood: %d ms\n", (int)slowest_ms);
-	CHECK(slowest_ms < SOON_MS);
+	}
+	print_message("slowest connection during the flood: %d ms, most of the daemon's: %d ms\n",
+		      (int)slowest_ms, (int)most_ms);
+	CHECK(most_ms < SOON_MS);
 	others_leave();
 }
 
