@@ -63,7 +63,8 @@ static int setup(void **state)
 {
 	int heap = memfd_create("heap", MFD_CLOEXEC);
 
-	arena = calloc(1, ARENA_BYTES);
+	arena = mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(arena != MAP_FAILED);
 	assert_int_equal(ftruncate(heap, DOORBELL_BYTES), 0);
 	doorbell_init(heap, arena, OWN_SLOT);
 	close(heap);
@@ -88,7 +89,7 @@ static int teardown(void **state)
 	hot_links_reset_after_fork();
 	doorbell_unmap(doorbell_own);
 	doorbell_reset_after_fork();
-	free(arena);
+	munmap(arena, ARENA_BYTES);
 	return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -70,7 +71,9 @@ int world_setup(void **state)
 {
 	struct world *world = calloc(1, sizeof(*world));
 
-	world->arena = calloc(1, ARENA_BYTES);
+	world->arena =
+		mmap(NULL, ARENA_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	assert_true(world->arena != MAP_FAILED);
 	world->context = calloc(1, sizeof(*world->context));
 	world->context->verbs.context.num_comp_vectors = 2;
 	world->context->verbs.context.async_fd = eventfd_create();
@@ -95,7 +98,7 @@ int world_teardown(void **state)
 	close(world->context->verbs.context.async_fd);
 	lock_fini(&world->context->async_lock);
 	free(world->context);
-	free(world->arena);
+	munmap(world->arena, ARENA_BYTES);
 	free(world);
 	return 0;
 }
