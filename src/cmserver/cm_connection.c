@@ -45,6 +45,7 @@ void cm_connection_save_id(struct cm_id *id)
 	if (c) {
 		r.has_connection = 1;
 		r.is_local = c->is_local;
+		r.other_session = c->other_session;
 		r.is_ud = c->is_ud;
 		memcpy(r.local_gid, c->local_gid, sizeof(r.local_gid));
 		memcpy(r.remote_gid, c->remote_gid, sizeof(r.remote_gid));
@@ -68,8 +69,8 @@ static void on_send(struct connection *end, const struct ibcm_message *m)
 	 * repeated once the port is open (cm_return.h).
 	 */
 	if (c->is_local)
-		cm_local_send(&c->cm->in_flight, c->uid, c->local_gid, c->remote_gid, c->ifindex,
-			      m);
+		cm_local_send(&c->cm->in_flight, c->uid, c->id ? c->id->owner->session : 0,
+			      c->local_gid, c->remote_gid, c->ifindex, m);
 	else if (c->gsi)
 		gsi_send(c->gsi, c->remote_gid, m);
 }
@@ -144,6 +145,7 @@ struct cm_connection *cm_connection_create(struct cm_id *id, const struct cm_ori
 	id->had_connection = true;
 	c->uid = id->owner->client->uid;
 	c->is_local = o->is_local;
+	c->other_session = o->session;
 	memcpy(c->local_gid, o->local, sizeof(c->local_gid));
 	memcpy(c->remote_gid, o->remote, sizeof(c->remote_gid));
 	c->ifindex = o->ifindex;
@@ -356,6 +358,7 @@ bool cm_connection_restore(struct cm_id *id, const struct cm_record_id *r)
 {
 	struct cm_origin o = {
 		.is_local = r->is_local != 0,
+		.session = r->other_session,
 		.local = r->local_gid,
 		.remote = r->remote_gid,
 		.ifindex = r->ifindex,
@@ -416,7 +419,8 @@ void cm_connection_end_orphan(struct cm_connection *c)
 {
 	struct ibcm_message gone = { .type = IBCM_REJ, .reason = IBCM_REASON_INVALID_ID };
 
-	if (!needs_other_end(c) || has_other_end(c))
+	if (!needs_other_end(c) || has_other_end(c) ||
+	    cm_sessions_is_away(&c->cm->sessions, c->other_session))
 		return;
 	cm_connection_on_message(c, &gone);
 }

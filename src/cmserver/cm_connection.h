@@ -28,6 +28,7 @@ struct gsi;
 struct cm_origin {
 	bool is_local;
 	uid_t uid;		       /* of the sender, if is_local */
+	uint32_t session;	       /* likewise; 0: it has no identifier any more */
 	const uint8_t *local, *remote; /* GIDs: its destination and its source */
 	uint32_t ifindex;
 	struct gsi_port *gsi; /* unless is_local */
@@ -41,7 +42,8 @@ struct cm_connection {
 	struct cm *cm;
 	struct cm_id *id; /* NULL: abandoned */
 	uid_t uid;
-	bool is_local; /* the other end is on this host */
+	bool is_local;		/* the other end is on this host */
+	uint32_t other_session; /* of its process, from its first message on; 0: not known */
 	bool is_ud;
 	bool is_unverified; /* known only from the store of another user's process */
 	uint8_t local_gid[CTL_GID_BYTES], remote_gid[CTL_GID_BYTES];
@@ -109,8 +111,8 @@ bool cm_connection_open_port(struct cm_connection *c);
 void cm_connection_resume(struct cm_connection *c);
 
 /*
- * All processes have returned. If the connection's other end is missing, ends it as if that end had
- * disconnected.
+ * If the connection's other end is missing, and its session is not away, ends the connection as if
+ * that end had disconnected.
  */
 void cm_connection_end_orphan(struct cm_connection *c);
 

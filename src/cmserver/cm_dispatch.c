@@ -25,6 +25,8 @@ static void on_message(struct cm *cm, const struct cm_origin *o, const struct ib
 	struct cm_connection *c = cm_match_find(cm, o, m);
 
 	if (c) {
+		if (o->session)
+			c->other_session = o->session;
 		cm_connection_on_message(c, m);
 	} else if (m->type == IBCM_REQ || m->type == IBCM_SIDR_REQ) {
 		/* 0 is no communication ID: repetitions would not be found. */
@@ -78,6 +80,7 @@ void cm_dispatch_deliver(struct cm *cm)
 		struct cm_origin o = {
 			.is_local = true,
 			.uid = l->uid,
+			.session = l->session,
 			.local = l->to,
 			.remote = l->from,
 			.ifindex = l->ifindex,

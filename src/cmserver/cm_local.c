@@ -4,14 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-void cm_local_send(struct list *queue, uid_t uid, const uint8_t from[CTL_GID_BYTES],
-		   const uint8_t to[CTL_GID_BYTES], uint32_t ifindex, const struct ibcm_message *m)
+void cm_local_send(struct list *queue, uid_t uid, uint32_t session,
+		   const uint8_t from[CTL_GID_BYTES], const uint8_t to[CTL_GID_BYTES],
+		   uint32_t ifindex, const struct ibcm_message *m)
 {
 	struct cm_local_message *l = malloc(sizeof(*l));
 
 	if (!l)
 		return;
 	l->uid = uid;
+	l->session = session;
 	memcpy(l->from, from, sizeof(l->from));
 	memcpy(l->to, to, sizeof(l->to));
 	l->ifindex = ifindex;

@@ -18,15 +18,17 @@
 
 struct cm_local_message {
 	struct list in_queue;
-	uid_t uid; /* of both ends */
+	uid_t uid;	  /* of both ends */
+	uint32_t session; /* of the sender; 0: it has no identifier any more */
 	uint8_t from[CTL_GID_BYTES], to[CTL_GID_BYTES];
 	uint32_t ifindex;
 	struct ibcm_message message;
 };
 
 /* Out of memory the message is lost, as it might be on a wire. */
-void cm_local_send(struct list *queue, uid_t uid, const uint8_t from[CTL_GID_BYTES],
-		   const uint8_t to[CTL_GID_BYTES], uint32_t ifindex, const struct ibcm_message *m);
+void cm_local_send(struct list *queue, uid_t uid, uint32_t session,
+		   const uint8_t from[CTL_GID_BYTES], const uint8_t to[CTL_GID_BYTES],
+		   uint32_t ifindex, const struct ibcm_message *m);
 
 /* The first, which is the caller's to free; NULL: there is none. */
 struct cm_local_message *cm_local_take(struct list *queue);

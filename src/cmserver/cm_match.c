@@ -153,7 +153,7 @@ bool cm_match_end_stale(struct cm *cm, const struct cm_origin *o, const struct i
 static void answer(struct cm *cm, const struct cm_origin *o, const struct ibcm_message *m)
 {
 	if (o->is_local)
-		cm_local_send(&cm->in_flight, o->uid, o->local, o->remote, o->ifindex, m);
+		cm_local_send(&cm->in_flight, o->uid, 0, o->local, o->remote, o->ifindex, m);
 	else
 		gsi_send(o->gsi, o->remote, m);
 }

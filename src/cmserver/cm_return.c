@@ -25,7 +25,7 @@
 
 struct cm_return {
 	struct cm *cm;
-	bool was_away; /* sessions were away since the last look at all connections */
+	bool has_changed; /* who is away, since the last look at all connections */
 	struct cm_place lacked[LACKED_MAX]; /* in the last try */
 	unsigned lacked_count;
 	struct loop_timer look;
@@ -123,58 +123,51 @@ static void finish(struct cm_return *r)
 	}
 }
 
-/*
- * Connections whose other end is gone. Once no session is away any more that may be any; a session
- * that returns later brings its own.
- */
-static void end_orphans(struct cm_return *r, struct cm_client *cc)
-{
-	struct list *m;
-
-	if (r->was_away) {
-		r->was_away = false;
-		cm_connection_visit_all(r->cm, cm_connection_end_orphan);
-	} else if (cc) {
-		list_for_each(m, &cc->ids) {
-			struct cm_id *id = container_of(m, struct cm_id, in_client);
-
-			if (id->connection)
-				cm_connection_end_orphan(id->connection);
-		}
-	}
-	cm_dispatch_deliver(r->cm);
-}
-
 static void arm(struct cm_return *r)
 {
 	const struct cm_sessions *s = &r->cm->sessions;
-	bool is_idle = s->is_over && !s->expected_count && list_empty(&r->cm->portless);
+	bool is_idle =
+		s->is_over && !s->expected_count && !r->has_changed && list_empty(&r->cm->portless);
 
 	loop_timer_arm(&r->cm->daemon->loop, &r->look, is_idle ? LOOK_IDLE_MS : LOOK_MS);
 }
 
-/* cc: the session that has just returned; NULL: none. */
-static void look(struct cm_return *r, struct cm_client *cc)
+/* Who is away has changed. Many changes do not put the next look off. */
+static void change(struct cm_return *r)
+{
+	if (r->has_changed)
+		return;
+	r->has_changed = true;
+	arm(r);
+}
+
+static void go_on(struct cm_return *r)
 {
 	const struct cm_sessions *s = &r->cm->sessions;
 
 	if (!s->is_over && (!s->expected_count || s->over_ns <= deadline_now_ns()))
 		finish(r);
 	open_ports(r);
-	if (!s->away_count)
-		end_orphans(r, cc);
-	if (s->away_count || !list_empty(&r->cm->portless))
-		arm(r);
-	else
-		loop_timer_disarm(&r->look);
+}
+
+static void end_orphans(struct cm_return *r)
+{
+	if (!r->cm->sessions.is_over || !r->has_changed)
+		return;
+	r->has_changed = false;
+	cm_connection_visit_all(r->cm, cm_connection_end_orphan);
+	cm_dispatch_deliver(r->cm);
 }
 
 static void on_look(struct loop_timer *timer)
 {
 	struct cm_return *r = container_of(timer, struct cm_return, look);
 
-	cm_sessions_drop_ended(&r->cm->sessions);
-	look(r, NULL);
+	r->has_changed |= cm_sessions_drop_ended(&r->cm->sessions);
+	go_on(r);
+	end_orphans(r);
+	if (r->cm->sessions.away_count || r->has_changed || !list_empty(&r->cm->portless))
+		arm(r);
 }
 
 int cm_return_create(struct cm *cm)
@@ -184,7 +177,7 @@ int cm_return_create(struct cm *cm)
 	if (!r)
 		return -ENOMEM;
 	r->cm = cm;
-	r->was_away = cm->sessions.away_count != 0;
+	r->has_changed = cm->sessions.away_count != 0;
 	loop_timer_init(&r->look, on_look);
 	if (!cm->sessions.is_over)
 		loop_timer_arm(&cm->daemon->loop, &r->look, LOOK_MS);
@@ -195,10 +188,7 @@ int cm_return_create(struct cm *cm)
 void cm_return_remember(struct cm_return *r, uint32_t session, uid_t uid)
 {
 	cm_sessions_remember(&r->cm->sessions, session, uid);
-	r->was_away = true;
-	/* Many that hang up do not put the look off. */
-	if (list_empty(&r->look.in_loop))
-		arm(r);
+	change(r);
 }
 
 void cm_return_destroy(struct cm_return *r)
@@ -231,6 +221,8 @@ void cm_return_on_begin(struct client *c, struct fdmsg *m)
 		cm_dispatch_deliver(cc->cm);
 		answer(cc);
 	}
-	if (cc->returns)
-		look(r, cc);
+	if (cc->returns) {
+		change(r);
+		go_on(r);
+	}
 }

@@ -157,8 +157,9 @@ void cm_sessions_on_return(struct cm_sessions *s, uint32_t session)
 	}
 }
 
-void cm_sessions_drop_ended(struct cm_sessions *s)
+bool cm_sessions_drop_ended(struct cm_sessions *s)
 {
+	unsigned before = s->away_count;
 	int fd = token_make_socket();
 
 	for (unsigned i = 0; fd >= 0 && i < s->away_count; i++) {
@@ -167,6 +168,7 @@ void cm_sessions_drop_ended(struct cm_sessions *s)
 	}
 	if (fd >= 0)
 		close(fd);
+	return s->away_count < before;
 }
 
 void cm_sessions_end_wait(struct cm_sessions *s)

@@ -78,8 +78,8 @@ bool cm_sessions_expects(const struct cm_sessions *s);
 /* The session has returned. */
 void cm_sessions_on_return(struct cm_sessions *s, uint32_t session);
 
-/* Forgets sessions whose processes have ended. */
-void cm_sessions_drop_ended(struct cm_sessions *s);
+/* Forgets sessions whose processes have ended. Whether there were any. */
+bool cm_sessions_drop_ended(struct cm_sessions *s);
 
 void cm_sessions_end_wait(struct cm_sessions *s);
 

@@ -351,6 +351,30 @@ static void test_a_stopped_end_comes_back(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
+/* While a stopped process is waited for, connections with others end. */
+static void test_a_stopped_end_holds_up_no_other(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *listener = make_listener(channel), *child, *of_stopped;
+	struct worker stopped, w;
+	pid_t daemon;
+
+	of_stopped = connect_worker(&stopped, be_connected, channel, listener);
+	child = connect_worker(&w, be_connected, channel, listener);
+	CHECK(!kill(stopped.pid, SIGSTOP));
+	daemon = daemon_pid();
+	CHECK(!kill(daemon, SIGSTOP));
+	worker_kill(&w);
+	CHECK(!kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
+	CHECK(expect_event(channel, RDMA_CM_EVENT_DISCONNECTED) == child);
+	CHECK(!has_event(channel, 500));
+	worker_kill(&stopped);
+	CHECK(expect_event(channel, RDMA_CM_EVENT_DISCONNECTED) == of_stopped);
+	CHECK(!rdma_destroy_id(child) && !rdma_destroy_id(of_stopped));
+	CHECK(!rdma_destroy_id(listener));
+	rdma_destroy_event_channel(channel);
+}
+
 /* As be_connected; when told to, waits for its end, and says that it came. */
 static void stay_connected(int fd)
 {
@@ -698,6 +722,7 @@ int main(void)
 		TEST(test_synchronous_calls_go_on),
 		TEST(test_both_ends_of_a_job),
 		TEST(test_a_stopped_end_comes_back),
+		TEST(test_a_stopped_end_holds_up_no_other),
 		TEST(test_a_call_gives_up),
 		TEST(test_an_end_that_was_seen_late_is_not_the_last),
 		TEST(test_killed_again_and_again),
