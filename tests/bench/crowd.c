@@ -2,7 +2,7 @@
 /*
  * Crowd - how cost grows with the number of processes that a process is connected to.
  *
- *     crowd [--all | --near N] [--fill] [--check SEED] DEVICE PEERS
+ *     crowd [--all | --near N] [--fill] [--check SEED] [--stay] DEVICE PEERS
  *
  * Makes PEERS + 1 processes, with an RC QP between the first and each other; with --all, between
  * any two; with --near, between each and the next N. Prints, of the first process, one line of
@@ -17,6 +17,7 @@
  * --fill lets each process send so much to each peer before that all rings have wrapped.
  * --check asks random peers after random pauses instead. A message that takes ten seconds was slept
  * over: on a busy machine a process waits for a processor for up to a second.
+ * --stay lets all processes stay, after that, until standard input ends.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -60,7 +61,7 @@ struct peer {
 
 static struct shared *shared;
 static unsigned processes, self;
-static bool all, fill;
+static bool all, fill, stay;
 static unsigned near;
 static struct peer *peers;
 static struct ibv_context *context;
@@ -431,6 +432,8 @@ static int run(const char *device, bool check, unsigned seed)
 	else
 		measure(space, memory, before_kib);
 	fflush(stdout);
+	while (stay && !self && getchar() != EOF)
+		;
 	meet();
 	_exit(0);
 }
@@ -447,6 +450,8 @@ int main(int argc, char **argv)
 			all = true;
 		} else if (!strcmp(argv[1], "--fill")) {
 			fill = true;
+		} else if (!strcmp(argv[1], "--stay")) {
+			stay = true;
 		} else if (!strcmp(argv[1], "--near") && argc > 2) {
 			near = (unsigned)atoi(argv[2]);
 			argc--;
@@ -459,8 +464,8 @@ int main(int argc, char **argv)
 		}
 	processes = argc == 3 ? (unsigned)atoi(argv[2]) + 1 : 0;
 	if (processes < 2 || processes > PROCESSES_MAX) {
-		fprintf(stderr,
-			"usage: crowd [--all | --near N] [--fill] [--check SEED] DEVICE PEERS\n");
+		fprintf(stderr, "usage: crowd [--all | --near N] [--fill] [--check SEED] [--stay] "
+				"DEVICE PEERS\n");
 		return 2;
 	}
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
