@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -70,25 +71,44 @@ static bool has_ended(const struct cm_sessions *s, int fd, uint32_t session)
 	return true;
 }
 
-static void add(struct cm_sessions *s, struct cm_away away)
+/* The place of the first that is not before it. */
+static unsigned place_of(const struct cm_sessions *s, uint32_t session)
 {
-	struct cm_away *larger;
+	unsigned low = 0, high = s->away_count;
 
-	/* Without a directory any process can make such names: hence the limit. */
-	if (s->away_count >= AWAY_MAX)
-		return;
-	larger = realloc(s->away, (s->away_count + 1) * sizeof(*larger));
-	if (!larger)
-		return;
-	s->away = larger;
-	s->away[s->away_count++] = away;
-	s->expected_count += !away.has_hung_up;
+	while (low < high) {
+		unsigned middle = (low + high) / 2;
+
+		if (s->away[middle].session < session)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
 }
 
-static void drop(struct cm_sessions *s, unsigned i)
+static bool is_at(const struct cm_sessions *s, unsigned i, uint32_t session)
 {
-	s->expected_count -= !s->away[i].has_hung_up;
-	s->away[i] = s->away[--s->away_count];
+	return i < s->away_count && s->away[i].session == session;
+}
+
+static void add(struct cm_sessions *s, struct cm_away away)
+{
+	unsigned i = place_of(s, away.session);
+	struct cm_away *larger = NULL;
+
+	/* Without a directory any process can make such names: hence the limit. */
+	if (s->away_count < AWAY_MAX)
+		larger = realloc(s->away, (s->away_count + 1) * sizeof(*larger));
+	if (!larger) {
+		s->is_incomplete = true;
+		return;
+	}
+	s->away = larger;
+	memmove(&larger[i + 1], &larger[i], (s->away_count - i) * sizeof(*larger));
+	larger[i] = away;
+	s->away_count++;
+	s->expected_count += !away.has_hung_up;
 }
 
 void cm_sessions_remember(struct cm_sessions *s, uint32_t session, uid_t uid)
@@ -137,11 +157,12 @@ void cm_sessions_fini(struct cm_sessions *s)
 
 bool cm_sessions_is_away(const struct cm_sessions *s, uint32_t session)
 {
-	for (unsigned i = 0; i < s->away_count; i++) {
-		if (s->away[i].session == session)
-			return true;
-	}
-	return false;
+	return is_at(s, place_of(s, session), session);
+}
+
+bool cm_sessions_may_return(const struct cm_sessions *s, uint32_t session)
+{
+	return s->is_incomplete || cm_sessions_is_away(s, session);
 }
 
 bool cm_sessions_expects(const struct cm_sessions *s)
@@ -151,24 +172,32 @@ bool cm_sessions_expects(const struct cm_sessions *s)
 
 void cm_sessions_on_return(struct cm_sessions *s, uint32_t session)
 {
-	for (unsigned i = 0; i < s->away_count; i++) {
-		if (s->away[i].session == session)
-			drop(s, i--);
-	}
+	unsigned i = place_of(s, session), after = i;
+
+	while (is_at(s, after, session))
+		s->expected_count -= !s->away[after++].has_hung_up;
+	if (after > i)
+		memmove(&s->away[i], &s->away[after], (s->away_count - after) * sizeof(*s->away));
+	s->away_count -= after - i;
 }
 
 bool cm_sessions_drop_ended(struct cm_sessions *s)
 {
-	unsigned before = s->away_count;
+	unsigned before = s->away_count, left = 0;
 	int fd = token_make_socket();
 
-	for (unsigned i = 0; fd >= 0 && i < s->away_count; i++) {
+	if (fd < 0)
+		return false;
+	for (unsigned i = 0; i < before; i++) {
 		if (has_ended(s, fd, s->away[i].session))
-			drop(s, i--);
+			s->expected_count -= !s->away[i].has_hung_up;
+		else
+			s->away[left++] = s->away[i];
 	}
-	if (fd >= 0)
-		close(fd);
-	return s->away_count < before;
+	s->away_count = left;
+	s->is_incomplete = s->is_incomplete && left;
+	close(fd);
+	return left < before;
 }
 
 void cm_sessions_end_wait(struct cm_sessions *s)

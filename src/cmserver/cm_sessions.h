@@ -34,8 +34,9 @@ struct cm_away {
 
 struct cm_sessions {
 	struct daemon *daemon;
-	struct cm_away *away;
+	struct cm_away *away; /* by their numbers */
 	unsigned away_count;
+	bool is_incomplete;	 /* there were more than could be noted */
 	unsigned expected_count; /* those of them that are an earlier daemon's */
 	int64_t expects_ns;	 /* until when messages for these may be repeated */
 	int64_t over_ns;	 /* when the wait for these ends at the latest */
@@ -67,6 +68,9 @@ void cm_sessions_remember(struct cm_sessions *s, uint32_t session, uid_t uid);
 bool cm_sessions_has_room(const struct cm_sessions *s, uid_t uid);
 
 bool cm_sessions_is_away(const struct cm_sessions *s, uint32_t session);
+
+/* Whether it is away, as far as is known. */
+bool cm_sessions_may_return(const struct cm_sessions *s, uint32_t session);
 
 /*
  * Messages may be for a process that has not returned yet since the daemon's start. Not for ever:

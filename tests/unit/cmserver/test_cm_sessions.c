@@ -123,12 +123,45 @@ static void test_room_of_a_user(void **state)
 	cm_sessions_fini(&s);
 }
 
+/* In any order, also twice; and when there is no more room, any may return. */
+static void test_many(void **state)
+{
+	enum { AWAY = 16384 };
+	struct cm_sessions s;
+
+	cm_sessions_init(&s, &d);
+	for (uint32_t i = 1; i < AWAY; i++)
+		cm_sessions_remember(&s, i * 2654435761u, 1);
+	cm_sessions_remember(&s, 9 * 2654435761u, 1);
+	assert_int_equal(s.away_count, AWAY);
+	for (uint32_t i = 1; i < AWAY; i++)
+		assert_true(cm_sessions_is_away(&s, i * 2654435761u));
+	assert_false(cm_sessions_is_away(&s, AWAY * 2654435761u));
+	assert_false(cm_sessions_may_return(&s, AWAY * 2654435761u));
+	cm_sessions_remember(&s, AWAY * 2654435761u, 1);
+	assert_true(cm_sessions_may_return(&s, AWAY * 2654435761u));
+
+	for (uint32_t i = 3; i < AWAY; i += 3) {
+		cm_sessions_on_return(&s, i * 2654435761u);
+		assert_false(cm_sessions_is_away(&s, i * 2654435761u));
+	}
+	assert_true(cm_sessions_is_away(&s, 1 * 2654435761u));
+	assert_int_equal(s.away_count, AWAY - 1 - (AWAY - 1) / 3);
+	/* All have ended: there are no names. */
+	assert_true(cm_sessions_drop_ended(&s));
+	assert_false(cm_sessions_drop_ended(&s));
+	assert_int_equal(s.away_count, 0);
+	assert_false(cm_sessions_may_return(&s, 1 * 2654435761u));
+	cm_sessions_fini(&s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_expected_for_a_while),
 		cmocka_unit_test(test_hang_up_is_not_expected),
 		cmocka_unit_test(test_room_of_a_user),
+		cmocka_unit_test(test_many),
 	};
 
 	return cmocka_run_group_tests_name("cm sessions", tests, setup, teardown);
