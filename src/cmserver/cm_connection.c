@@ -394,9 +394,16 @@ bool cm_connection_open_port(struct cm_connection *c)
 /* In these states a connection on this host has another end here, too. */
 static bool needs_other_end(const struct cm_connection *c)
 {
-	return c->is_local &&
-	       (c->end.state == CONNECTION_REQ_RCVD || c->end.state == CONNECTION_REP_RCVD ||
-		c->end.state == CONNECTION_ESTABLISHED);
+	switch (c->end.state) {
+	case CONNECTION_REQ_RCVD:
+	case CONNECTION_REP_SENT:
+	case CONNECTION_REP_RCVD:
+	case CONNECTION_ESTABLISHED:
+	case CONNECTION_DREQ_SENT:
+		return c->is_local;
+	default:
+		return false;
+	}
 }
 
 static bool has_other_end(const struct cm_connection *c)
@@ -420,7 +427,7 @@ void cm_connection_end_orphan(struct cm_connection *c)
 	struct ibcm_message gone = { .type = IBCM_REJ, .reason = IBCM_REASON_INVALID_ID };
 
 	if (!needs_other_end(c) || has_other_end(c) ||
-	    cm_sessions_is_away(&c->cm->sessions, c->other_session))
+	    cm_sessions_may_return(&c->cm->sessions, c->other_session))
 		return;
 	cm_connection_on_message(c, &gone);
 }

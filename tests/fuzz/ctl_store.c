@@ -53,6 +53,7 @@ static void put_id(int fd, const struct peer *p)
 		.had_connection = how >> 7,
 		.local = { .family = local->family, .ifindex = local->ifindex },
 		.is_local = kind >> 7,
+		.other_session = 1u + kind, /* as fuzz_ctl.c numbers those that return */
 		.is_ud = how >> 4 & 1,
 		.ifindex = local->ifindex,
 		.end = { .state = kind & 15,

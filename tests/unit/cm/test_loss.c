@@ -260,10 +260,9 @@ static void test_synchronous_calls_go_on(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
-/* The other end, a process, dies together with verbatimd: this end gets an event. */
-static void be_connected(int fd)
+/* Connects to the port that it hears; it has got the answer. */
+static struct rdma_cm_id *dial(int fd, struct rdma_event_channel *channel)
 {
-	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, (uint16_t)hear(fd));
 	struct rdma_conn_param param = { .qp_num = 77 };
 	struct rdma_cm_id *id = NULL;
@@ -275,7 +274,13 @@ static void be_connected(int fd)
 	expect_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
 	CHECK(!rdma_connect(id, &param));
 	expect_event(channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-	CHECK(!rdma_establish(id));
+	return id;
+}
+
+/* The other end, a process, dies together with verbatimd: this end gets an event. */
+static void be_connected(int fd)
+{
+	CHECK(!rdma_establish(dial(fd, rdma_create_event_channel())));
 	say(fd, 1);
 	pause();
 }
@@ -375,23 +380,61 @@ static void test_a_stopped_end_holds_up_no_other(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
+/* Gets an answer from the other end, and says nothing more. */
+static void be_silent(int fd)
+{
+	dial(fd, rdma_create_event_channel());
+	say(fd, 1);
+	pause();
+}
+
+/* The same for ends that wait for an answer of the end that died: to accept, to disconnect. */
+static void test_a_stopped_end_holds_up_no_answer(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *listener = make_listener(channel), *of_stopped, *accepted, *disconnected;
+	struct rdma_conn_param param = { .qp_num = 77 };
+	struct worker stopped, silent, w;
+	struct rdma_cm_event *event;
+	pid_t daemon;
+
+	of_stopped = connect_worker(&stopped, be_connected, channel, listener);
+	disconnected = connect_worker(&w, be_connected, channel, listener);
+	CHECK(!rdma_disconnect(disconnected));
+	worker_start(&silent, be_silent);
+	say(silent.fd, ntohs(rdma_get_src_port(listener)));
+	event = await_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+	accepted = event->id;
+	CHECK(!rdma_ack_cm_event(event) && !rdma_accept(accepted, &param));
+	hear(silent.fd);
+
+	CHECK(!kill(stopped.pid, SIGSTOP));
+	daemon = daemon_pid();
+	CHECK(!kill(daemon, SIGSTOP));
+	worker_kill(&silent);
+	worker_kill(&w);
+	CHECK(!kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
+	for (int i = 0; i < 2; i++) {
+		CHECK(has_event(channel, 3000) && !rdma_get_cm_event(channel, &event));
+		CHECK(event->id == accepted ? event->event == RDMA_CM_EVENT_REJECTED
+					    : event->id == disconnected &&
+						      event->event == RDMA_CM_EVENT_DISCONNECTED);
+		CHECK(!rdma_ack_cm_event(event));
+	}
+	worker_kill(&stopped);
+	CHECK(expect_event(channel, RDMA_CM_EVENT_DISCONNECTED) == of_stopped);
+	CHECK(!rdma_destroy_id(accepted) && !rdma_destroy_id(disconnected));
+	CHECK(!rdma_destroy_id(of_stopped) && !rdma_destroy_id(listener));
+	rdma_destroy_event_channel(channel);
+}
+
 /* As be_connected; when told to, waits for its end, and says that it came. */
 static void stay_connected(int fd)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, (uint16_t)hear(fd));
-	struct rdma_conn_param param = { .qp_num = 77 };
 	struct rdma_cm_event *event;
-	struct rdma_cm_id *id = NULL;
 
-	CHECK(channel && !rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
-	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
-	expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
-	CHECK(!rdma_resolve_route(id, 1000));
-	expect_event(channel, RDMA_CM_EVENT_ROUTE_RESOLVED);
-	CHECK(!rdma_connect(id, &param));
-	expect_event(channel, RDMA_CM_EVENT_CONNECT_RESPONSE);
-	CHECK(!rdma_establish(id));
+	CHECK(!rdma_establish(dial(fd, channel)));
 	say(fd, 1);
 	hear(fd);
 	CHECK(!rdma_get_cm_event(channel, &event));
@@ -723,6 +766,7 @@ int main(void)
 		TEST(test_both_ends_of_a_job),
 		TEST(test_a_stopped_end_comes_back),
 		TEST(test_a_stopped_end_holds_up_no_other),
+		TEST(test_a_stopped_end_holds_up_no_answer),
 		TEST(test_a_call_gives_up),
 		TEST(test_an_end_that_was_seen_late_is_not_the_last),
 		TEST(test_killed_again_and_again),
