@@ -8,6 +8,8 @@
  * either may be lost, neither before nor after ibv_dereg_mr, and a child that was forked in between
  * has its own copy.
  *
+ * With --polling the target polls, before it makes that thread, until its region has migrated.
+ *
  * The pages leave for the fork. With --hold-ms the initiator goes on until they have come back, for
  * so long at most: when that is depends on when the target's progress thread gets a processor.
  */
@@ -102,6 +104,19 @@ static unsigned let_it_go_on(struct endpoint *e)
 	return rounds;
 }
 
+/* The program's only thread is in a verb again and again: the region does migrate. */
+static void poll_until_migrated(struct endpoint *e)
+{
+	int64_t until = now_ns() + INT64_C(10000000000);
+	struct ibv_wc wc;
+
+	while (!region_is_migrated(e->memory)) {
+		if (ibv_poll_cq(e->recv_cq, 1, &wc) || now_ns() > until)
+			fail("not migrated while the only thread polled");
+	}
+	printf("migrated while polling\n");
+}
+
 static int run_target(struct endpoint *e)
 {
 	struct target target = { .memory = e->memory, .seed = e->options->seed };
@@ -112,6 +127,8 @@ static int run_target(struct endpoint *e)
 
 	if (region_is_migrated(target.memory))
 		printf("migrated at registration\n");
+	else if (e->options->polling)
+		poll_until_migrated(e);
 	if (pthread_create(&thread, NULL, count, &target))
 		fail("no thread");
 	if (read(e->fd, &byte, 1) != 1) /* the initiator has done half of its rounds */

@@ -63,7 +63,7 @@ struct options {
 	bool use_wr_api; /* ibv_wr_*() instead of ibv_post_send() */
 	enum sleep_how sleep_how;
 	enum target_does target;
-	bool polling; /* all threads */
+	bool polling; /* all threads; of `migrate`, the target before it makes one */
 	bool sleeper; /* a thread that sleeps outside of verbs */
 	unsigned hold_ms;
 };
