@@ -674,8 +674,8 @@ def test_network_forged(cables, tmp_path):
     clients, numbers = [], []
     for name in 'own', 'other':
         with Capture(cable.a, tmp_path / name, complete=False) as capture:
-            clients.append(cable.b.start('rping', '-c', '-a', cable.a.address, '-p', port, '-V'))
-            time.sleep(0.3)
+            clients.append(cable.b.start('rping', '-c', '-v', '-a', cable.a.address, '-p', port, '-V'))
+            clients[-1].wait_for('rdma-ping-2')
         numbers.append(read_numbers(capture.path))
     ((_, (own, _))), ((asked, _), (answered, qpn)) = numbers
 

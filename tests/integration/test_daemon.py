@@ -128,7 +128,7 @@ def as_nobody():
 
 
 def test_two_users_at_once(fresh_runner):
-    runner = fresh_runner(linger_ms=2000)
+    runner = fresh_runner(linger_ms=20000)  # both daemons are looked at in the end
     before = as_nobody()
     ends = []
     for prefix in ([], before):
@@ -140,6 +140,7 @@ def test_two_users_at_once(fresh_runner):
         assert 'verified 6000 messages' in end.finish(seconds=40)
     owners = {os.stat(f'/proc/{pid}').st_uid for pid in runner.daemons()}
     assert owners == {0, pwd.getpwnam('nobody').pw_uid}
+    runner.stop_daemons()
 
 
 def test_ordinary_user_runs_pingpong(fresh_runner, port):

@@ -165,7 +165,7 @@ def test_changed_addresses_are_seen_by_the_next_open(fresh_runner, namespace):
 
 def test_network_namespaces_do_not_meet(fresh_runner, namespace):
     """Each has a daemon of its own, and shows its own devices."""
-    runner = fresh_runner(linger_ms=2000)
+    runner = fresh_runner(linger_ms=20000)
     subprocess.run(['ip', '-n', namespace, 'addr', 'add', '10.77.0.1/24', 'dev', 't0'], check=True)
     runner.run('ibv_devinfo')
     output = runner.run('ibv_devinfo', '-l', before=['ip', 'netns', 'exec', namespace],
@@ -173,3 +173,4 @@ def test_network_namespaces_do_not_meet(fresh_runner, namespace):
     assert 'vrb_t0' in output, output
     runner.run('ibv_devinfo', before=['ip', 'netns', 'exec', namespace])
     assert len(runner.daemons()) == 2
+    runner.stop_daemons()

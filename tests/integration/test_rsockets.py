@@ -255,6 +255,7 @@ def test_copy_between_hosts(cable, port, tmp_path):
     copy(cable.b, port, tmp_path, cable.b.address, cable.a)
 
 
+@pytest.mark.alone
 @pytest.mark.network
 @pytest.mark.parametrize('mode', DATAGRAMS)
 def test_datagrams_between_hosts(cable, port, mode):

@@ -41,6 +41,7 @@ def test_ipv6(fresh, port, mode):  # noqa: F811
     stream_to(fresh, port, '::1', *MODES[mode])
 
 
+@pytest.mark.alone  # as in test_rsockets
 @pytest.mark.parametrize('mode', DATAGRAMS)
 def test_ipv6_datagrams(fresh, port, mode):  # noqa: F811
     pong(fresh, port, *DATAGRAMS[mode], '-S', 1000, '-C', 200, address='::1')
@@ -51,6 +52,7 @@ def test_ipv6_between_hosts(cable, port):  # noqa: F811
     stream_to(cable.b, port, cable.b.addresses[1], '-T', 'v', peer=cable.a)
 
 
+@pytest.mark.alone
 @pytest.mark.network
 def test_ipv6_datagrams_between_hosts(cable, port):  # noqa: F811
     address = cable.b.addresses[1]

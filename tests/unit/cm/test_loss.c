@@ -415,7 +415,7 @@ static void test_a_stopped_end_holds_up_no_answer(void **state)
 	worker_kill(&w);
 	CHECK(!kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
 	for (int i = 0; i < 2; i++) {
-		CHECK(has_event(channel, 3000) && !rdma_get_cm_event(channel, &event));
+		CHECK(has_event(channel, PATIENCE_MS) && !rdma_get_cm_event(channel, &event));
 		CHECK(event->id == accepted ? event->event == RDMA_CM_EVENT_REJECTED
 					    : event->id == disconnected &&
 						      event->event == RDMA_CM_EVENT_DISCONNECTED);

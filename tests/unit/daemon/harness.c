@@ -276,6 +276,16 @@ int64_t now_ms(void)
 	return deadline_now_ns() / 1000000;
 }
 
+int64_t processor_ms(pid_t pid)
+{
+	struct timespec t;
+	clockid_t clock;
+
+	CHECK(!clock_getcpuclockid(pid, &clock));
+	CHECK(!clock_gettime(clock, &t));
+	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
 bool is_cut_off(int sock)
 {
 	int64_t deadline_ns = deadline_in_ms(PATIENCE_MS);

@@ -77,6 +77,8 @@ unsigned count_fds(pid_t pid);
  */
 bool comes_down_to(pid_t pid, unsigned fds);
 int64_t now_ms(void);
+/* Of all threads of the process, since it began. */
+int64_t processor_ms(pid_t pid);
 
 /* A raw connection to the daemon; it must run. */
 int raw_connect(void);

@@ -12,7 +12,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ctl/deadline.h"
@@ -39,23 +38,13 @@ static void others_join(void)
 	others.active = cm_join();
 }
 
-/* The daemon's processor time, of all its threads, since it began. */
-static int64_t daemon_ms(void)
-{
-	struct timespec t;
-	clockid_t clock;
-
-	CHECK(!clock_getcpuclockid(others.daemon, &clock));
-	CHECK(!clock_gettime(clock, &t));
-	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 /* Two clients connect. What it took, and how much processor time the daemon spent, in ms. */
 static int64_t others_connect(int64_t *spent)
 {
-	int64_t before = daemon_ms(), took = cm_round(others.passive, others.active);
+	int64_t before = processor_ms(others.daemon);
+	int64_t took = cm_round(others.passive, others.active);
 
-	*spent = daemon_ms() - before;
+	*spent = processor_ms(others.daemon) - before;
 	return took;
 }
 

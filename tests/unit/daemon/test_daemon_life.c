@@ -197,6 +197,7 @@ static void test_owes_nothing_to_its_starter(void **state)
 	unsigned cpus;
 	cpu_set_t set;
 
+	setenv("VERBATIMD_LINGER_MS", "60000", 1); /* it is looked at when its client is gone */
 	worker_start(&w, start_from_a_strange_program);
 	pid = (pid_t)hear(w.fd);
 	worker_kill(&w);
@@ -205,7 +206,7 @@ static void test_owes_nothing_to_its_starter(void **state)
 	 * Once the client is freed the daemon has two sockets with their reserves, and the
 	 * directory's lock.
 	 */
-	for (int64_t end = now_ms() + 200; count_fds(pid) > 10 && now_ms() < end;)
+	for (int64_t end = now_ms() + PATIENCE_MS; count_fds(pid) > 10 && now_ms() < end;)
 		usleep(1000);
 	CHECK(count_fds(pid) == 10);
 	for (int i = 0; i < 3; i++) {

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <cmocka.h>
 
@@ -64,5 +65,8 @@ struct writer {
 };
 
 void *keep_writing(void *arg);
+
+/* Whether the thread sleeps in a futex. */
+bool is_in_futex(pid_t tid);
 
 #endif

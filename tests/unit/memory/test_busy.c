@@ -37,22 +37,6 @@ static void *sleep_on(void *arg)
 	return NULL;
 }
 
-/* /proc/PID/syscall: "running", or the number of the call that the thread sleeps in. */
-static bool is_in_futex(pid_t tid)
-{
-	char path[64];
-	long call = -1;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
-	file = fopen(path, "re");
-	assert_non_null(file);
-	if (fscanf(file, "%ld", &call) != 1)
-		call = -1;
-	fclose(file);
-	return call == SYS_futex;
-}
-
 static pthread_t start_sleeper(struct sleeper *sleeper)
 {
 	pthread_t thread;

@@ -304,11 +304,26 @@ static void test_stack_on_the_way_out(void **state)
 	}
 }
 
+static _Atomic pid_t waiter;
+
 static void *wait_for_post(void *semaphore)
 {
+	waiter = gettid();
 	while (sem_wait(semaphore))
 		assert_int_equal(errno, EINTR);
 	return NULL;
+}
+
+/* Returns when the thread sleeps. */
+static pthread_t start_waiter(sem_t *semaphore)
+{
+	pthread_t thread;
+
+	waiter = 0;
+	pthread_create(&thread, NULL, wait_for_post, semaphore);
+	for (int i = 0; i < 5000 && (!waiter || !is_in_futex(waiter)); i++)
+		usleep(1000);
+	return thread;
 }
 
 /*
@@ -324,8 +339,7 @@ static void test_sleeper_is_woken(void **state)
 
 	assert_true(migrate(key, 40 * TURNS_MS));
 	assert_int_equal(sem_init(semaphore, 1, 0), 0);
-	pthread_create(&thread, NULL, wait_for_post, semaphore);
-	usleep(20000);
+	thread = start_waiter(semaphore);
 	end_key(key);
 	assert_true(is_shared((char *)semaphore));
 	alarm(20);
@@ -351,8 +365,7 @@ static void test_part_that_left_keeps_its_bytes(void **state)
 	assert_true(migrate(key, 40 * TURNS_MS));
 	assert_int_equal(mprotect(part, PAGE, PROT_READ), 0);
 	assert_int_equal(sem_init(semaphore, 1, 0), 0);
-	pthread_create(&thread, NULL, wait_for_post, semaphore);
-	usleep(20000);
+	thread = start_waiter(semaphore);
 	end_key(key);
 	assert_true(is_shared((char *)semaphore));
 	assert_false(is_shared(part));
