@@ -190,14 +190,19 @@ void say(int fd, uint64_t number)
 	CHECK(send(fd, &number, sizeof(number), MSG_NOSIGNAL) == sizeof(number));
 }
 
-uint64_t hear(int fd)
+uint64_t hear_within(int fd, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	uint64_t number;
 
-	CHECK(poll(&p, 1, PATIENCE_MS) == 1);
+	CHECK(poll(&p, 1, ms) == 1);
 	CHECK(recv(fd, &number, sizeof(number), 0) == sizeof(number));
 	return number;
+}
+
+uint64_t hear(int fd)
+{
+	return hear_within(fd, PATIENCE_MS);
 }
 
 static int try_raw_connect(void)

@@ -65,6 +65,8 @@ void worker_start(struct worker *w, void (*body)(int fd));
 void worker_kill(struct worker *w); /* SIGKILL, and reaped */
 void worker_end(struct worker *w);  /* waits; it has to exit with 0 */
 void say(int fd, uint64_t number);
+/* Within PATIENCE_MS, or so many. */
+uint64_t hear_within(int fd, int ms);
 uint64_t hear(int fd);
 
 /* The daemon of this namespace; -1 if none runs. */

@@ -451,7 +451,7 @@ static void *reconnect_later(void *client)
 
 	while (ctl_next_notice(client, &notice) != -ENOTCONN)
 		usleep(1000);
-	usleep(100000);
+	usleep(20000); /* the request waits for no longer than 500 ms */
 	CHECK(!ctl_reconnect(client, CTL_CONNECT_MS, why, sizeof(why)));
 	return NULL;
 }

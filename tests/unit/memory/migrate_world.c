@@ -22,6 +22,8 @@ void *peer_arena;
 static void *own_arena;
 _Atomic unsigned kicks;
 
+static _Atomic uint64_t stopped_ns; /* 0: the clock runs */
+
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed;
 static bool kicked, quiet;
@@ -36,10 +38,27 @@ void kick(void)
 	pthread_mutex_unlock(&mutex);
 }
 
+void stop_clock(void)
+{
+	stopped_ns = clock_now_ns();
+}
+
+void start_clock(void)
+{
+	stopped_ns = 0;
+}
+
+static uint64_t now_ns(void)
+{
+	uint64_t stopped = stopped_ns;
+
+	return stopped ? stopped : clock_now_ns();
+}
+
 static void *progress(void *arg)
 {
 	for (;;) {
-		uint64_t next = migrate_run(clock_now_ns());
+		uint64_t next = migrate_run(now_ns());
 		struct timespec until = { (time_t)(next / 1000000000ull),
 					  (long)(next % 1000000000ull) };
 

@@ -36,6 +36,9 @@ void migrate_world_start(void);
 /* Wakes the thread; waits until it has nothing to do, now or later. */
 void kick(void);
 void wait_until_quiet(void);
+/* No time passes for it meanwhile: what waits for a while waits on. */
+void stop_clock(void);
+void start_clock(void);
 
 /* BYTES or more of words that count up by 31; fails if they do not any more. */
 char *make_region(size_t bytes);

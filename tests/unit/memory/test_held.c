@@ -28,6 +28,12 @@
 #define TURNS_MS 200
 #define ASK_NS	 UINT64_C(300000000)
 
+/* As a peer finds it: the place in the heap is stored first, MOVING is cleared then. */
+static bool has_migrated(uint32_t key)
+{
+	return heap_of(key) && !(flags_of(key) & KEY_MOVING);
+}
+
 /*
  * Calls a verb all the time, until the region has migrated, or for `ms`. A thread that waits for a
  * processor for a second, as on a busy machine, may be given up: then a peer asks again.
@@ -36,14 +42,14 @@ static bool poll_until_migrated(uint32_t key, unsigned ms)
 {
 	uint64_t now = clock_now_ns(), end = now + ms * UINT64_C(1000000), ask = now + ASK_NS;
 
-	for (; !heap_of(key) && now < end; now = clock_now_ns()) {
+	for (; !has_migrated(key) && now < end; now = clock_now_ns()) {
 		if (now >= ask) {
 			migrate_request(key);
 			ask = now + ASK_NS;
 		}
 		hold_point();
 	}
-	return heap_of(key) != 0;
+	return has_migrated(key);
 }
 
 static bool migrate(uint32_t key, unsigned ms)

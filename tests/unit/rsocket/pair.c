@@ -73,6 +73,7 @@ void make_pair(int fds[2], int mappings)
 			fds[1] = raccept(server, NULL, NULL);
 	}
 	wait_for(fds[0], POLLOUT);
+	wait_for(fds[1], POLLOUT);
 	assert_return_code(rgetsockopt(fds[0], SOL_SOCKET, SO_ERROR, &error, &length), errno);
 	assert_int_equal(error, 0);
 	assert_return_code(rconnect(fds[0], (struct sockaddr *)&addr, sizeof(addr)), errno);

@@ -19,7 +19,8 @@ int start_connecting(const struct sockaddr_in *addr);
 /* Expects one of the events within LONG_MS. */
 void wait_for(int fd, short events);
 
-/* fds[0] connected, fds[1] was accepted; RDMA_IOMAPSIZE is `mappings`. Both block. */
+/* fds[0] connected, fds[1] was accepted, and both may send. RDMA_IOMAPSIZE is `mappings`. Both
+ * block. */
 void make_pair(int fds[2], int mappings);
 void close_pair(int fds[2]);
 

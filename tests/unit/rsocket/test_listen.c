@@ -80,6 +80,25 @@ static void client_gives_up(void **state)
 	rclose(listener);
 }
 
+/* As accept_one; on a busy machine a client is still on its way. */
+static int accept_one_of(int listener, const int *clients, int count)
+{
+	struct pollfd polls[8] = { { .fd = listener, .events = POLLIN } };
+	int fd;
+
+	assert_true(count < 8);
+	for (int i = 0; i < count; i++)
+		polls[1 + i].fd = clients[i];
+	while (!(polls[0].revents & POLLIN)) {
+		assert_true(rpoll(polls, (nfds_t)count + 1, LONG_MS) > 0);
+		for (int i = 0; i < count; i++)
+			assert_int_equal(polls[1 + i].revents, 0);
+	}
+	fd = raccept(listener, NULL, NULL);
+	assert_return_code(fd, errno);
+	return fd;
+}
+
 /* rdma_listen takes a backlog of 0 for as many as there can be. */
 static void without_a_backlog(void **state)
 {
@@ -99,11 +118,8 @@ static void without_a_backlog(void **state)
 			assert_int_equal(rpoll(&poll, 1, 10), 0);
 		}
 	}
-	assert_return_code(rfcntl(listener, F_SETFL, O_NONBLOCK), errno);
-	for (int i = 0; i < CLIENTS; i++) {
-		accepted[i] = raccept(listener, NULL, NULL);
-		assert_return_code(accepted[i], errno);
-	}
+	for (int i = 0; i < CLIENTS; i++)
+		accepted[i] = accept_one_of(listener, clients, CLIENTS);
 	for (int i = 0; i < CLIENTS; i++)
 		close_both(clients[i], accepted[i]);
 	rclose(listener);
