@@ -50,16 +50,29 @@ static void restore_crash_actions(void)
 		sigaction(crash_signals[i], &crash_actions[i], NULL);
 }
 
-int patience(void)
+static int factor_of(const char *name)
 {
-	const char *value = getenv("VERBATIM_TEST_PATIENCE");
-	int factor = value ? atoi(value) : 0;
+	const char *value = getenv(name);
+
+	return value ? atoi(value) : 0;
+}
+
+int slowness(void)
+{
+	int factor = factor_of("VERBATIM_TEST_PATIENCE");
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 	if (factor < 1)
 		factor = 4;
 #endif
 	return factor < 1 ? 1 : factor;
+}
+
+int patience(void)
+{
+	int neighbours = factor_of("VERBATIM_TEST_NEIGHBOURS"), slow = slowness();
+
+	return slow < neighbours ? neighbours : slow;
 }
 
 bool over_wire(void)

@@ -11,7 +11,8 @@
  *
  *     test_status                      all cases
  *     test_status 'rule_17*' 'rule_2*' those that match
- *     VERBATIM_TEST_PATIENCE=5         all time limits five times as long
+ *     VERBATIM_TEST_PATIENCE=5         time limits five times as long
+ *     VERBATIM_TEST_NEIGHBOURS=4       likewise four times, but not those of processor time
  *     VERBATIM_TEST_NETWORKS=2         the cases between two network namespaces, and only those
  */
 #ifndef CONTRACT_RUNNER_H
@@ -96,7 +97,10 @@ void fail_here(const char *file, int line, const char *format, ...)
 			FAIL(__VA_ARGS__);                                                         \
 	} while (0)
 
-/* Time limits are multiplied by this: 1, more under a sanitizer or as the environment says. */
+/* Limits of processor time, and of the quickest of several, are multiplied by this: 1, more under a
+ * sanitizer or as the environment says. */
+int slowness(void);
+/* Limits of time are: as slow, or as many tests share a processor. */
 int patience(void);
 
 /* The fork of a case that is not its main process calls this first. */

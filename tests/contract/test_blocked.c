@@ -250,7 +250,7 @@ static void rule_29_forks_while_blocked(struct pair *pair)
 	REQUIRE(kill(handled_by, SIGKILL) == 0, "kill");
 	REQUIRE(waitpid(handled_by, &status, 0) == handled_by && WIFSIGNALED(status),
 		"the child did not wait on: status 0x%x", status);
-	REQUIRE(used_us < 25000 * (uint64_t)patience(),
+	REQUIRE(used_us < 25000 * (uint64_t)slowness(),
 		"the child: %llu us of CPU time in half a second", (unsigned long long)used_us);
 	deliver(pair, 50, IBV_SEND_SIGNALED);
 	expect_waited(&this.waiter, pair, 50);

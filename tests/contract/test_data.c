@@ -527,7 +527,7 @@ static uint64_t quickest_post_us(struct pair *pair, struct request request, bool
 static void rule_28_posting_returns_quickly(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
-	uint64_t limit_us = 3000 * (uint64_t)patience(), took_us;
+	uint64_t limit_us = 3000 * (uint64_t)slowness(), took_us;
 
 	pair_connect(pair, WITH(.size = 64 << 20));
 	fill(a, 0, 64 << 20, 1);

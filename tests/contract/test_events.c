@@ -209,7 +209,7 @@ static void rule_29_blocked_until_it_comes(struct pair *pair)
 	ibv_ack_cq_events(cq, 1);
 	end_finish(&pair->b);
 	expect(&pair->a, RECEIVES, 50, IBV_WC_SUCCESS);
-	REQUIRE(used_us < 25000 * (uint64_t)patience(), "%llu us of CPU time in half a second",
+	REQUIRE(used_us < 25000 * (uint64_t)slowness(), "%llu us of CPU time in half a second",
 		(unsigned long long)used_us);
 }
 
@@ -306,7 +306,7 @@ static void op_receive_and_compute(struct side *side, void *argument)
 /* The sender, which sleeps, need not wait until the receiver calls a verb again. */
 static void rule_29_completed_while_the_receiver_computes(struct pair *pair)
 {
-	unsigned int computes_ms = 1000 * (unsigned)patience();
+	unsigned int computes_ms = 2000 * (unsigned)slowness();
 	uint64_t begin;
 	int none = 0;
 

@@ -57,7 +57,7 @@ static void rule_21_rnr_retry_zero_fails_at_once(struct pair *pair)
 	start_ms = now_ms();
 	post_send(&pair->a, 0, SEND(.wr_id = 1, .length = 8));
 	expect(&pair->a, SENDS, 1, IBV_WC_RNR_RETRY_EXC_ERR);
-	REQUIRE(now_ms() - start_ms < (uint64_t)(500 * patience()), "took %llu ms",
+	REQUIRE(now_ms() - start_ms < (uint64_t)(500 * slowness()), "took %llu ms",
 		(unsigned long long)(now_ms() - start_ms));
 }
 
