@@ -39,6 +39,14 @@ def pytest_configure(config):
         network_of_its_own()
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    """One worker has all tests with a guest: one guest at a time."""
+    for item in items:
+        if item.get_closest_marker('interop'):
+            item.add_marker(pytest.mark.xdist_group('guest'))
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_call():
     """A test that finds in its middle that the machine lacks something is skipped."""
