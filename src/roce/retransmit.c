@@ -161,11 +161,36 @@ static bool was_repaired(const struct roce_qp *tq, uint64_t now_ns)
 	       since_ns <= 2 * tq->rtt_ns + REPAIR_WAIT_MIN_NS;
 }
 
+/*
+ * There was silence for so long that some more would have been a time-out, or was one, although
+ * nothing is known to be lost: what is in flight, of this QP and of others, waits in the receive
+ * buffer of a responder that is slow. Less of it waits for less long.
+ */
+static bool was_slow(const struct roce_qp *tq, bool spurious, uint64_t now_ns)
+{
+	uint64_t slow_ns = timeout_ns(tq) / RETRANSMIT_SLOW;
+
+	if (!tq->qp->attr.timeout || !tq->waiting || !tq->rtt_min_ns ||
+	    (tq->went_back && !spurious))
+		return false;
+	if (slow_ns < RETRANSMIT_TIMEOUT_MIN_NS)
+		slow_ns = RETRANSMIT_TIMEOUT_MIN_NS;
+	return tq->excused || tq->retry_left < tq->qp->attr.retry_cnt ||
+	       now_ns - tq->waiting_ns > tq->rtt_min_ns + slow_ns;
+}
+
+/* Before this acknowledgement at least half of the window was in flight. */
+static bool was_limited(const struct roce_qp *tq, uint32_t packets)
+{
+	return 2 * (sendq_in_flight(tq) + packets) >= tq->window.size;
+}
+
 void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_ns)
 {
 	uint32_t before = (uint32_t)psn_diff(tq->next_psn, psn_sub(tq->una_psn, packets));
+	bool spurious = tq->probing && psn_after(tq->una_psn, tq->probe_psn), slow;
 
-	if (tq->probing && psn_after(tq->una_psn, tq->probe_psn)) {
+	if (spurious) {
 		sendq_resume(tq, tq->resume_psn);
 		window_undo(&tq->window);
 		gso_on_late(tq);
@@ -175,7 +200,10 @@ void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_n
 	tq->probing = false;
 	gso_on_progress(tq);
 	measure(tq, now_ns);
+	slow = was_slow(tq, spurious, now_ns) && was_limited(tq, packets);
 	window_on_ack(&tq->window, packets, tq->una_psn, 2 * before >= tq->window.size);
+	if (slow)
+		window_on_mark(&tq->window, tq->next_psn);
 	reset_counters(tq);
 	tq->waiting = false;
 	tq->probe_ns = 0;

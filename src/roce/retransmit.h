@@ -11,8 +11,8 @@
  * - The probe is the retransmission timeout (RTO) of TCP: a few measured round trips, with
  *   exponential backoff. It finds losses that no NAK reports. The requester sends everything again,
  *   beginning with one packet; no retry is counted. If an acknowledgement of more than that packet
- *   shows that the probe was spurious, the window is restored, and what was in flight counts as in
- *   flight again: it has arrived, or its loss will be noticed as any other.
+ *   shows that the probe was spurious, the window is restored (half of it: RETRANSMIT_SLOW), and
+ *   what was in flight counts as in flight again: it has arrived, or its loss will be noticed.
  * - The transport timer is the local ACK timeout of the IBA (9.7.6.1.3), and much longer. Each
  *   expiry without progress counts against retry_cnt. The IBA allows up to four times the QP's
  *   attribute; here it is RETRANSMIT_TIMEOUTS times as long, as the responder may be a process that
@@ -40,6 +40,7 @@
 /* A shorter transport timer counts as this one: processes are scheduled, adapters are not. */
 #define RETRANSMIT_TIMEOUT_MIN_NS 8000000ull
 #define RETRANSMIT_LATE		  4 /* late: by more than 1/4 of the time-out */
+#define RETRANSMIT_SLOW		  4 /* silence of 1/4 of it: the window is halved */
 
 /* The QP is about to start. */
 void retransmit_start(struct roce_qp *tq);

@@ -66,7 +66,7 @@ void window_on_round_trip(struct window *window, uint64_t shortest_ns);
 /* `packets` were acknowledged, up to `una`; the window was the limit if `limited`. */
 void window_on_ack(struct window *window, uint32_t packets, psn_t una, bool limited);
 
-/* A packet was lost, or marked, when `next` was the next PSN: the window shrinks once for that. */
+/* A packet was lost, marked or late; `next` is the next PSN. Shrinks the window once for that. */
 void window_on_loss(struct window *window, psn_t next);
 void window_on_mark(struct window *window, psn_t next);
 

@@ -11,16 +11,17 @@
 #define POSTED	    60
 #define OUTSTANDING 16 /* READs */
 #define ACCESS	    (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ)
-#define TRIP_NS	    1000000ull
 #define TRIPS	    40
 #define USER	    (208 * 1024)     /* SO_RCVBUF of a usual system's users */
 #define LARGE	    (2 * (8u << 20)) /* of 8 MiB: the kernel doubles it */
 
 static uint8_t here[BYTES] PAIR_ALIGNED, there[BYTES] PAIR_ALIGNED;
 static uint32_t max; /* the window's */
+static uint64_t trip_ns;
 
 static int setup(void **state)
 {
+	trip_ns = 1000000;
 	pair_regions(here, there, BYTES, ACCESS);
 	return 0;
 }
@@ -30,7 +31,7 @@ static void pass(void)
 {
 	uint32_t count = rig_waiting();
 
-	rig_now_ns += TRIP_NS / 2;
+	rig_now_ns += trip_ns / 2;
 	for (uint32_t i = 0; i < count; i++)
 		assert_true(i % 16 < 15 && i + 1 < count ? rig_step_more() : rig_step());
 	roce_flush();
@@ -58,7 +59,7 @@ static uint64_t stream(enum ibv_wr_opcode opcode, uint32_t buffer)
 			pair_expect(done++, IBV_WC_SUCCESS);
 	}
 	max = roce_of(a)->window.max;
-	rig_run(rig_now_ns + 100 * TRIP_NS);
+	rig_run(rig_now_ns + 100 * trip_ns);
 	while (!rig_is_quiet(&rig))
 		pair_expect(done++, IBV_WC_SUCCESS);
 	assert_int_equal(done, posted);
@@ -70,6 +71,13 @@ static void test_large_buffers(void **state)
 {
 	assert_in_range(stream(IBV_WR_RDMA_WRITE, LARGE), 2000000, LARGE / 4);
 	assert_int_equal(max, roce_of(a)->window.most);
+}
+
+/* Longer than a quarter of the time-out: no acknowledgement comes late by that. */
+static void test_very_long_path(void **state)
+{
+	trip_ns = 60000000;
+	assert_in_range(stream(IBV_WR_RDMA_WRITE, LARGE), 2000000, LARGE / 4);
 }
 
 /* Those that may be outstanding are the bound here. */
@@ -90,6 +98,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
 		TEST(large_buffers),
+		TEST(very_long_path),
 		TEST(reads),
 		TEST(small_buffers),
 	};

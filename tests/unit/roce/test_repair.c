@@ -537,6 +537,40 @@ static void test_nak_puts_off_the_probe(void **state)
 	assert_int_equal(counted(COUNTER_PROBES), 0);
 }
 
+/* What waits in a slow responder's buffer becomes less before it waits for as long as a time-out.
+ */
+static void test_slow_answers_halve_the_window(void **state)
+{
+	const uint64_t timeout_us = 3 * 67109;
+	uint64_t wr_id = 0;
+	uint32_t size;
+
+	measure_path(&wr_id);
+	size = roce_of(a)->window.size;
+	for (int round = 0; round < 4; round++) {
+		bool slow = round % 2;
+
+		post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, ++wr_id);
+		hold_us(slow ? timeout_us / 4 + 1000 : timeout_us / 4 - 1000);
+		run_ms(0);
+		pair_expect(wr_id, IBV_WC_SUCCESS);
+		if (slow)
+			assert_in_range(roce_of(a)->window.size, 2, size * 3 / 4);
+		else
+			assert_in_range(roce_of(a)->window.size, size, roce_of(a)->window.max);
+		size = roce_of(a)->window.size;
+	}
+
+	/* over a long path that is the round trip */
+	roce_of(a)->rtt_min_ns = timeout_us * 1000 / 4;
+	post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, ++wr_id);
+	hold_us(timeout_us / 4 + 1000);
+	run_ms(0);
+	pair_expect(wr_id, IBV_WC_SUCCESS);
+	assert_in_range(roce_of(a)->window.size, size, roce_of(a)->window.max);
+	assert_int_equal(counted(COUNTER_LOCAL_ACK_TIMEOUT_ERR), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -561,6 +595,7 @@ int main(void)
 		TEST(short_pause_is_no_probe),
 		TEST(long_pauses_double_the_timeout),
 		TEST(nak_puts_off_the_probe),
+		TEST(slow_answers_halve_the_window),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
