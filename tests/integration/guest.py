@@ -68,6 +68,12 @@ def libraries(place):
             if not re.search(r'/(libc|ld-linux\S*|libm|libibverbs|librdmacm)\.so', path)}
 
 
+def until_listening(port):
+    """For a script of the guest: goes on when a program listens on the TCP port, or after ten seconds."""
+    return (f'for i in $(seq 100); do cat /proc/net/tcp /proc/net/tcp6 | grep -q ":{port:04X} .* 0A " && break; '
+            'sleep 0.1; done')
+
+
 class Guest:
     """A running guest, and the host side of its tap: a context manager.
 

@@ -20,7 +20,7 @@ def assert_idle(programs, seconds=SECONDS):
 
 @pytest.mark.parametrize('how', ['get_event', 'poll'])
 def test_blocked_program_is_idle(runner, port, how):
-    argv = [VERIFY, 'block', '--port', port, '--sleep', how, '--hold-ms', SECONDS * 1000 + 700]
+    argv = [VERIFY, 'block', '--port', port, '--sleep', how, '--hold-ms', SECONDS * 1000 + 3000]
     sleeper = runner.start_server(argv, port)
     sender = runner.start(*argv, HOST)
     sleeper.wait_for('blocked')

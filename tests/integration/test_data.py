@@ -77,7 +77,8 @@ def test_inline(runner, port, service, op, options):
 
 @pytest.mark.parametrize('service, op', OPERATIONS)
 def test_deep_queues(runner, port, service, op):
-    verify(runner, port, service, op, [16, 1000, 4096], '--depth', 256, count=2048)
+    # datagrams that find the ring full for 50 ms are dropped: so many fit
+    verify(runner, port, service, op, [16, 1000, 4096], '--depth', 64 if service == 'ud' else 256, count=2048)
 
 
 @pytest.mark.parametrize('service, op', [('rc', 'send'), ('rc', 'write_imm'), ('uc', 'send')])

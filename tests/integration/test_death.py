@@ -94,6 +94,7 @@ def test_kill(runner, op, size, victim_name, options):
     assert min(late_ms) <= BOUND_MS * SLOWER, f'told after {late_ms} ms'
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize('op', ['send', 'write'])
 def test_kill_while_verbatimd_is_stopped(fresh_runner, op):
     """verbatimd tells of no death then: the other end looks for itself, once a second."""

@@ -212,7 +212,8 @@ QUIET = {'rc': (['ibv_rc_pingpong', '-g', 0], ['-p']), 'srq': (['ibv_srq_pingpon
 
 
 @pytest.mark.parametrize('place', ['one host', 'two hosts'])
-@pytest.mark.parametrize('program', QUIET)
+# ibv_srq_pingpong leaves while the other end still sends: that fails 50 ms later, if the other one is not gone by then
+@pytest.mark.parametrize('program', [pytest.param(name, marks=pytest.mark.alone) if name == 'srq' else name for name in QUIET])
 def test_a_normal_end_says_nothing(hosts, place, program):
     argv, options = QUIET[program]
     needs(argv[0], 'packages.txt')

@@ -89,7 +89,7 @@ def test_a_daemon_without_slots_is_not_missing(fresh_runner, error):
 
 
 def test_show_lists_processes_devices_and_queue_pairs(runner, port):
-    argv = [VERIFY, 'block', '--port', port, '--hold-ms', 3000]
+    argv = [VERIFY, 'block', '--port', port, '--hold-ms', 6000]
     sleeper = runner.start_server(argv, port)
     sender = runner.start(*argv, HOST)
     sleeper.wait_for('blocked')

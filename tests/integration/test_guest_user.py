@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from guest import until_listening
 from harness import BUILD, VERIFY, free_port
 from test_rxe import start_guest
 
@@ -18,7 +19,7 @@ PAIR = '''
 exec 2>&1
 cd /tmp
 %(program)s %(options)s &
-sleep 2
+%(until_listening)s
 %(program)s %(options)s 127.0.0.1
 wait
 '''
@@ -46,8 +47,10 @@ def as_user(guest, script, *variables, seconds=60):
 
 
 def migrate(guest, *variables, options=''):
+    port = free_port()
     return as_user(guest, PAIR % {'program': 'verbatim run -- /share/verify migrate',
-                                  'options': f'--port {free_port()} --count 500 {options}'}, *variables)
+                                  'options': f'--port {port} --count 500 {options}',
+                                  'until_listening': until_listening(port)}, *variables)
 
 
 @pytest.mark.parametrize('scope', [0, pytest.param(1, marks=pytest.mark.first)])

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from guest import until_listening
 from harness import free_port
 from test_rxe import start_guest
 
@@ -49,10 +50,7 @@ def test_programs(path, server, client):
     port = free_port()
     output = path.run(f'''
         timeout 100 {RUN} {server.replace(" ", f" -p {port} ", 1)} >/tmp/server.log 2>&1 &
-        for i in $(seq 100); do
-            cat /proc/net/tcp /proc/net/tcp6 | grep -q ":$(printf %04X {port}) .* 0A " && break
-            sleep 0.1
-        done
+        {until_listening(port)}
         timeout 90 {RUN} {client.replace(" ", f" -p {port} ", 1)} {path.address}; echo "client: $?"
         wait $!; echo "server: $?"; cat /tmp/server.log''', seconds=150)
     assert re.findall(r'(client|server): (\d+)', output)[:2] == [('client', '0'), ('server', '0')], output

@@ -44,16 +44,19 @@ def has_library(pid):
 
 
 def start_server(runner, argv):
-    """Returns when it listens; datagrams do not, nor do plain sockets for rdma_cm: a moment is enough."""
+    """Returns when it listens, for rdma_cm or by a plain socket; datagrams do not: a moment is enough."""
     server = runner.start(*argv)
-    listens = argv[0] != 'udpong' and not ('-T' in argv and 's' in argv)
+    tcp = '-T' in argv and 's' in argv
+    listens = argv[0] != 'udpong' and not tcp
 
     def ready():
         if server.status is not None:
             raise AssertionError(f'the server ended before it listened\n{server.report()}')
+        if tcp:
+            return is_listening(int(argv[argv.index('-p') + 1]), runner.anchor)
         return has_library(server.pid) and (not listens or runner.listens(server))
     wait_until(ready, 10 * SLOWER, f'{argv} runs')
-    if not listens:
+    if not listens and not tcp:
         time.sleep(0.3 * SLOWER)
     return server
 

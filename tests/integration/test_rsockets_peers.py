@@ -99,6 +99,7 @@ def ask(host, port, address, *words):
     return output, time.monotonic() - since
 
 
+@pytest.mark.alone
 @pytest.mark.network
 def test_turned_away(cable, port, tmp_path):  # noqa: F811
     """It tells the client why, once it has accepted it, and closes at once, without waiting.
@@ -115,6 +116,7 @@ def test_turned_away(cable, port, tmp_path):  # noqa: F811
         assert len(said) < 100, said
 
 
+@pytest.mark.alone
 @HOSTS
 def test_stopped(pair, port, tmp_path):
     """One client does not answer any more, and is disconnected: the others do not wait for that."""

@@ -40,10 +40,11 @@ def guest():
 
 def rping(guest, server_env, client_env, *options):
     """The outputs of the server and of the client, and the client's status; both with time limits."""
-    words = f'-v -C 5 -S 3000 -V -p {free_port()} {" ".join(options)}'
+    port = free_port()
+    words = f'-v -C 5 -S 3000 -V -p {port} {" ".join(options)}'
     output = guest.run(f'''
         {server_env} timeout 40 {RUN} rping -s {words} >/tmp/server.log 2>&1 &
-        sleep 3
+        {guests.until_listening(port)}
         {client_env} timeout 30 {RUN} rping -c {words} -a {guest.address}; echo "client: $?"
         kill $! 2>/dev/null; wait; cat /tmp/server.log; cat /proc/net/tls_stat''', seconds=100)
     return output, int(re.search(r'client: (\d+)', output)[1])
@@ -67,7 +68,7 @@ def test_encrypted(guest):
 def test_perftest(guest, program):
     port = free_port()
     argv = f'VERBATIM_IWARP_TLS=/tmp/a timeout 60 {RUN} {program} -R -F -n 100 -p {port}'
-    output = guest.run(f'{argv} >/tmp/server.log 2>&1 & sleep 3; {argv} {guest.address}; s=$?; wait; '
+    output = guest.run(f'{argv} >/tmp/server.log 2>&1 & {guests.until_listening(port)}; {argv} {guest.address}; s=$?; wait; '
                        f'cat /tmp/server.log; exit $s', seconds=120)
     assert re.search(r'^ \d+ +\d+ ', output, re.MULTILINE), output
 
@@ -77,7 +78,7 @@ def test_half_close(guest):
     """What was sent last is not overtaken by the FIN: rstream compares all of it, and closes at once."""
     port = free_port()
     argv = f'VERBATIM_IWARP_TLS=/tmp/a timeout 60 {RUN} rstream -T v -S 262144 -C 20 -p {port}'
-    output = guest.run(f'{argv} >/tmp/server.log 2>&1 & sleep 3; {argv} -s {guest.address}; s=$?; wait $! || s=1; '
+    output = guest.run(f'{argv} >/tmp/server.log 2>&1 & {guests.until_listening(port)}; {argv} -s {guest.address}; s=$?; wait $! || s=1; '
                        f'cat /tmp/server.log; exit $s', seconds=120)
     assert output.count('usec/xfer') == 2, output
 
