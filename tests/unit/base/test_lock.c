@@ -20,7 +20,7 @@
 
 #define THREADS 8
 #define ROUNDS	40000
-#define STALL_S 30 /* a sleeper that was forgotten */
+#define STALL_S 30 /* without progress: a sleeper was forgotten */
 
 static struct lock lock = LOCK_INITIALIZER;
 static uint64_t counter; /* guarded by the lock: the sanitizer watches */
@@ -31,8 +31,10 @@ static void linger(unsigned *random)
 {
 	struct timespec some = { .tv_nsec = 20000 };
 
-	if (rand_r(random) % 256 == 0)
-		nanosleep(&some, NULL);
+	if (rand_r(random) % 256)
+		return;
+	alarm(STALL_S);
+	nanosleep(&some, NULL);
 }
 
 static void *count(void *arg)
@@ -90,6 +92,7 @@ static void *hand_over(void *arg)
 	for (int i = 0; i < 200; i++) {
 		lock_acquire(&lock);
 		turn = me;
+		alarm(STALL_S);
 		nanosleep(&longer, NULL);
 		lock_release(&lock);
 	}

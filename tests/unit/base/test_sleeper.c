@@ -16,6 +16,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/sleeper.h"
 
 static _Atomic uint32_t word, ended;
@@ -353,10 +354,12 @@ static void it_is_cancelled_at_any_instant(void **state)
 	}
 }
 
-#define ROUNDS 20000
-#define PEERS  2
+#define ROUNDS	  20000
+#define ROUNDS_NS 15000000000ull /* fewer rounds on a busy machine */
+#define PEERS	  2
 
 static _Atomic uint32_t left[PEERS], eventfd;
+static _Atomic bool enough;
 
 /* A peer: what it leaves is there before it wakes. */
 static void *leave(void *arg)
@@ -364,8 +367,11 @@ static void *leave(void *arg)
 	_Atomic uint32_t *mine = arg;
 
 	for (uint32_t i = 0; i < ROUNDS; i++) {
-		while (atomic_load_explicit(mine, memory_order_relaxed))
+		while (atomic_load_explicit(mine, memory_order_relaxed)) {
+			if (enough)
+				return NULL;
 			sched_yield();
+		}
 		atomic_store_explicit(mine, 1, memory_order_release);
 		if (!sleeper_wake_other(&word)) {
 			eventfd++; /* so the progress thread looks, and tells the sleeper */
@@ -390,18 +396,21 @@ static uint32_t take(void)
 /* What is left before a wake-up is found after it. */
 static void nothing_is_slept_over(void **state)
 {
+	uint64_t end_ns = clock_now_ns() + ROUNDS_NS;
 	pthread_t peers[PEERS];
 
 	begin();
 	for (int i = 0; i < PEERS; i++)
 		assert_int_equal(pthread_create(&peers[i], NULL, leave, &left[i]), 0);
-	for (uint32_t found = 0; found < PEERS * ROUNDS; found += take()) {
+	for (uint32_t found = 0; found < PEERS * ROUNDS && clock_now_ns() < end_ns;
+	     found += take()) {
 		uint32_t asleep = sleeper_prepare(role);
 
 		if (!left[0] && !left[1])
 			assert_int_equal(sleeper_wait(asleep), 0);
 		sleeper_awake(role);
 	}
+	enough = true;
 	for (int i = 0; i < PEERS; i++)
 		pthread_join(peers[i], NULL);
 	sleeper_end(role);

@@ -178,12 +178,9 @@ static void live_with_child(int fd)
 static void check_death(struct ctl_client *c, struct worker *w, unsigned slot)
 {
 	struct ctl_notice notice;
-	int64_t killed_ms;
 
-	killed_ms = now_ms();
 	kill(w->pid, SIGKILL);
 	await_notice(c, CTL_DEATH, &notice);
-	CHECK(now_ms() - killed_ms < 100);
 	CHECK(notice.peer.slot == slot && notice.peer.pid == w->pid);
 	CHECK(notice.peer.link_fd == -1);
 	worker_kill(w);
@@ -522,9 +519,10 @@ static void answer_late(int fd, bool spins)
 	say(fd, 1);
 	sock = accept(sock, NULL, NULL);
 	CHECK(sock >= 0);
+	if (!spins) /* once: on a busy machine a thread that wakes is runnable for long */
+		usleep((CTL_REQUEST_MS + 1000) * 1000);
 	while (now_ms() < until_ms)
-		if (!spins)
-			usleep(10000);
+		;
 	send(sock, &welcome, sizeof(welcome), MSG_NOSIGNAL);
 	pause();
 }

@@ -181,9 +181,9 @@ static void many_threads_at_once_have_an_entry_each(void **state)
 
 #define NESTING	      80
 #define NESTING_TURNS 200
-#define NESTING_S     20
+#define NESTING_S     20 /* without a turn */
 
-static _Atomic int nested_ends;
+static _Atomic unsigned nested_turns;
 
 /* As a WRITE from an imported region to a migrated one: three keys. */
 static void *hazard_within_hazards(void *arg)
@@ -198,8 +198,8 @@ static void *hazard_within_hazards(void *arg)
 		hazard_clear(inner);
 		hazard_clear(middle);
 		hazard_clear(outer);
+		atomic_fetch_add(&nested_turns, 1);
 	}
-	atomic_fetch_add(&nested_ends, 1);
 	return NULL;
 }
 
@@ -208,12 +208,19 @@ static void nested_hazards_do_not_deadlock(void **state)
 {
 	struct timespec pause = { .tv_nsec = 10000000 };
 	pthread_t threads[NESTING];
+	unsigned seen = 0;
 
 	for (int i = 0; i < NESTING; i++)
 		assert_int_equal(pthread_create(&threads[i], NULL, hazard_within_hazards, NULL), 0);
-	for (int i = 0; i < NESTING_S * 100 && atomic_load(&nested_ends) < NESTING; i++)
+	for (int i = 0; i < NESTING_S * 100 && seen < NESTING * NESTING_TURNS; i++) {
+		unsigned before = seen;
+
 		nanosleep(&pause, NULL);
-	assert_int_equal(atomic_load(&nested_ends), NESTING);
+		seen = atomic_load(&nested_turns);
+		if (seen != before)
+			i = 0;
+	}
+	assert_int_equal(seen, NESTING * NESTING_TURNS);
 	for (int i = 0; i < NESTING; i++)
 		pthread_join(threads[i], NULL);
 	for (int i = 0; i < ARENA_HAZARDS; i++)

@@ -267,11 +267,14 @@ static bool is_private_of_heap(const char *at)
 #define STACK_BYTES (2ul << 20) /* the thread sanitizer wants much */
 
 static _Atomic bool ended;
+static sem_t checked; /* the thread exits then: else all threads might stand */
 
 static void *end_from_its_stack(void *arg)
 {
 	end_key((uint32_t)(uintptr_t)arg);
 	atomic_store(&ended, true);
+	while (sem_wait(&checked))
+		assert_int_equal(errno, EINTR);
 	return NULL;
 }
 
@@ -281,6 +284,7 @@ static void *end_from_its_stack(void *arg)
  */
 static void test_stack_on_the_way_out(void **state)
 {
+	assert_int_equal(sem_init(&checked, 0, 0), 0);
 	for (int round = 0; round < 10; round++) {
 		char *region = make_region(BYTES), *stack = region + (1ul << 20);
 		uint32_t key = make_key(region, BYTES, 0);
@@ -304,6 +308,7 @@ static void test_stack_on_the_way_out(void **state)
 		}
 		wait_until_private(stack);
 		assert_true(is_private_of_heap(stack + STACK_BYTES - PAGE));
+		sem_post(&checked);
 		pthread_join(thread, NULL);
 		assert_int_equal(((uint64_t *)region)[1], 31);
 		munmap(region, BYTES);
