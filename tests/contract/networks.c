@@ -52,13 +52,13 @@ static bool bring_up(int address)
 	return system(command) == 0;
 }
 
-/* The carrier is known some milliseconds after both ends are up. */
-static bool is_running(void)
+bool networks_is_running(const char *interface)
 {
-	struct ifreq request = { .ifr_name = INTERFACE };
+	struct ifreq request = { 0 };
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	bool running = false;
 
+	snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", interface);
 	for (int i = 0; fd >= 0 && !running && i < 500; i++) {
 		running = ioctl(fd, SIOCGIFFLAGS, &request) == 0 && request.ifr_flags & IFF_RUNNING;
 		if (!running)
@@ -89,8 +89,8 @@ const char *networks_make(void)
 		 getpid(), second);
 	if (system(command) != 0 || !bring_up(1))
 		return give_up("no veth interfaces");
-	if (setns(second, CLONE_NEWNET) < 0 || !bring_up(2) || !is_running() ||
-	    setns(first, CLONE_NEWNET) < 0 || !is_running())
+	if (setns(second, CLONE_NEWNET) < 0 || !bring_up(2) || !networks_is_running(INTERFACE) ||
+	    setns(first, CLONE_NEWNET) < 0 || !networks_is_running(INTERFACE))
 		return give_up("the interfaces do not come up");
 	return NULL;
 }

@@ -21,6 +21,9 @@ bool networks_wanted(void);
  */
 const char *networks_make(void);
 
+/* Whether the interface has a carrier: it is known some milliseconds after both ends are up. */
+bool networks_is_running(const char *interface);
+
 /* Moves the calling process, which has one thread and no device open yet, to the second. */
 void networks_enter_second(void);
 

@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "expect.h"
+#include "events.h"
 
 #define UNKNOWN_BITS 0x40000000u
 #define WC_FLAGS                                                                                   \
@@ -52,7 +52,9 @@ static void rule_09_query_device_ex(struct pair *pair)
 
 static struct ibv_cq_ex *make_cq_ex(struct side *side)
 {
-	struct ibv_cq_init_attr_ex init = { .cqe = 64, .cq_context = side, .wc_flags = WC_FLAGS };
+	struct ibv_cq_init_attr_ex init = {
+		.cqe = 64, .cq_context = side, .channel = side->channel, .wc_flags = WC_FLAGS
+	};
 
 	return ibv_create_cq_ex(side->context, &init);
 }
@@ -103,6 +105,18 @@ static void await(struct ibv_cq_ex *cq)
 	REQUIRE(result == 0, "ibv_start_poll: %d", result);
 }
 
+/* The completion after ibv_req_notify_cq is in the CQ, and has not been polled. */
+static void await_event(struct side *side, struct ibv_cq_ex *cq)
+{
+	struct ibv_cq *of;
+	void *context;
+
+	REQUIRE(readable(side->channel->fd, WAIT_MS), "no completion event came");
+	REQUIRE(ibv_get_cq_event(side->channel, &of, &context) == 0, "ibv_get_cq_event");
+	REQUIRE(of == ibv_cq_ex_to_cq(cq), "event of another CQ");
+	ibv_ack_cq_events(of, 1);
+}
+
 static void rule_09_start_poll_family(struct pair *pair)
 {
 	struct ibv_poll_cq_attr attr = { 0 };
@@ -112,7 +126,7 @@ static void rule_09_start_poll_family(struct pair *pair)
 	uint64_t first_ns, second_ns;
 	int result;
 
-	pair_make(pair, WITH(.qps = 0));
+	pair_make(pair, WITH(.qps = 0, .channel = true));
 	cq = make_cq_ex(a->side);
 	REQUIRE(cq, "ibv_create_cq_ex: %s", strerror(errno));
 	REQUIRE(ibv_start_poll(cq, &attr) == ENOENT, "an empty CQ");
@@ -148,14 +162,15 @@ static void rule_09_start_poll_family(struct pair *pair)
 
 	/* Several in one go; time does not run backwards. */
 	for (uint64_t i = 0; i < 3; i++) {
+		REQUIRE(ibv_req_notify_cq(ibv_cq_ex_to_cq(cq), 0) == 0, "ibv_req_notify_cq");
 		ibv_wr_start(qp);
 		qp->wr_id = i;
 		qp->wr_flags = IBV_SEND_SIGNALED;
 		ibv_wr_rdma_write(qp, a->rkey, a->addr + 8192);
 		ibv_wr_set_sge(qp, a->lkey, a->addr, 64);
 		REQUIRE(ibv_wr_complete(qp) == 0, "ibv_wr_complete");
+		await_event(a->side, cq);
 	}
-	sleep_ms(20);
 	await(cq);
 	for (uint64_t i = 0; i < 3; i++) {
 		REQUIRE(cq->wr_id == i, "wr_id");

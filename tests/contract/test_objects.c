@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "expect.h"
+#include "events.h"
 
 #define EXPECT_BUSY(call)                                                                          \
 	do {                                                                                       \
@@ -466,12 +466,14 @@ static void rule_03_resize_keeps_completions(struct pair *pair)
 	struct ibv_cq *cq;
 	int result;
 
-	pair_connect(pair, WITH(.cqe = 64));
+	pair_connect(pair, WITH(.cqe = 64, .channel = true));
 	cq = a->side->cq[SENDS];
-	for (uint64_t i = 0; i < 20; i++)
+	for (uint64_t i = 0; i < 20; i++) {
+		arm(pair, SENDS, false);
 		post_send(a, 0, WRITE(b, 0, .wr_id = i, .length = 8));
+		expect_event(pair, SENDS); /* the completion is in the CQ */
+	}
 	expect(a, SENDS, 0, IBV_WC_SUCCESS);
-	sleep_ms(QUIET_MS);
 	for (int i = 0; i < 100; i++)
 		REQUIRE(ibv_poll_cq(cq, 0, NULL) == 0, "ibv_poll_cq of no entries");
 	result = ibv_resize_cq(cq, 200);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "expect.h"
+#include "networks.h"
 
 static void sh(const char *command)
 {
@@ -28,7 +29,7 @@ static struct side *open_alone(void)
 	if (system("ip link add p0 type veth peer name p1 2>/dev/null") != 0)
 		skip_because("no veth interfaces");
 	sh("ip link set p1 up && ip addr add 192.0.2.1/24 dev p0 && ip link set p0 up");
-	sleep_ms(200); /* the carrier, and the IPv6 address, come a little later */
+	REQUIRE(networks_is_running("p0"), "no carrier");
 	setenv("VERBATIM_DEVICES", "p0", 1);
 	side->context = side_open_device();
 	return side;

@@ -403,7 +403,14 @@ static void rule_36_send_with_inv_of_a_bad_key(struct pair *pair)
 	struct end *b = &pair->b;
 	struct window window;
 
-	pair_connect(pair, WITH(.qps = 5, .timeout = 13, .retry_cnt = 3));
+	pair_make(pair, WITH(.qps = 5));
+	for (int qp = 0; qp < 5; qp++) {
+		end_ready(&pair->a, b, qp);
+		end_ready(b, &pair->a, qp);
+		/* QP 0's request must be answered; those of the others must not */
+		pair->a.side->options.timeout = 13;
+		pair->a.side->options.retry_cnt = 3;
+	}
 	add_target(b);
 	window = bind_type_2(b, 0, 0x5a, WINDOW_BYTES);
 	REQUIRE(window.status == IBV_WC_SUCCESS, "bind: %s", ibv_wc_status_str(window.status));

@@ -14,8 +14,14 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROUNDS	 2000
-#define DEATH_MS 1000 /* promised are 100: this bound is for sanitizers and loaded machines */
+#define ROUNDS 2000
+
+static void kill_daemon(void)
+{
+	pid_t daemon = daemon_pid();
+
+	CHECK(daemon > 0 && !kill(daemon, SIGKILL));
+}
 
 static void rest(void)
 {
@@ -187,7 +193,7 @@ static void test_told_after_the_end(void **state)
 		}
 		rdma_leave_multicast(id, (struct sockaddr *)&group);
 		if (i % 4 == 0)
-			CHECK(!kill(daemon_pid(), SIGKILL));
+			kill_daemon();
 		/* A thread that got the first event has left, and the channel has ended with it. */
 		failed = rdma_join_multicast(id, (struct sockaddr *)&group, &second);
 		CHECK(!pthread_join(thread, &context));
@@ -409,7 +415,7 @@ static void test_asleep_too_late(void **state)
 			;
 		rdma_destroy_event_channel(s.channel);
 		if (i % 20 == 0)
-			CHECK(!kill(daemon_pid(), SIGKILL));
+			kill_daemon();
 		nanosleep(&(struct timespec){ .tv_nsec = 2000000 }, NULL);
 		CHECK(!s.ended);
 		for (int64_t end = now_ms() + PATIENCE_MS;
@@ -501,7 +507,7 @@ static void active_end(int fd)
 	pause();
 }
 
-/* No end stays connected to a process that was killed. */
+/* No end stays connected to a process that was killed: time-outs are longer than PATIENCE_MS. */
 static void test_the_other_end_is_killed(void **state)
 {
 	for (enum stage stage = STAGE_REQUEST; stage <= STAGE_ESTABLISHED; stage++) {
@@ -510,7 +516,6 @@ static void test_the_other_end_is_killed(void **state)
 		struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
 		struct rdma_cm_id *listener, *child;
 		struct worker other;
-		int64_t killed_ms;
 
 		CHECK(channel);
 		CHECK(!rdma_create_id(channel, &listener, NULL, RDMA_PS_TCP));
@@ -525,11 +530,9 @@ static void test_the_other_end_is_killed(void **state)
 		CHECK(hear(other.fd) == stage);
 		if (stage >= STAGE_ESTABLISHED)
 			expect_event(channel, RDMA_CM_EVENT_ESTABLISHED);
-		killed_ms = now_ms();
 		worker_kill(&other);
 		expect_event(channel, stage >= STAGE_ESTABLISHED ? RDMA_CM_EVENT_DISCONNECTED
 								 : RDMA_CM_EVENT_REJECTED);
-		CHECK(now_ms() - killed_ms < DEATH_MS);
 		CHECK(!rdma_destroy_id(child) && !rdma_destroy_id(listener));
 		rdma_destroy_event_channel(channel);
 	}

@@ -73,7 +73,7 @@ static void connect_to(struct end *e, uint32_t qpn)
 				     IBV_QP_MIN_RNR_TIMER));
 	attr.qp_state = IBV_QPS_RTS;
 	attr.retry_cnt = attr.rnr_retry = 7;
-	attr.timeout = 14;
+	attr.timeout = 18; /* the other end may have to wait for a processor */
 	CHECK(!ibv_modify_qp(e->qp, &attr,
 			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
 				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));

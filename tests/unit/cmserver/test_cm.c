@@ -10,6 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "ctl/deadline.h"
+
 /* More channels are no way to have more events kept. */
 static void test_events_of_all_channels_are_bounded(void **state)
 {
@@ -241,28 +243,77 @@ static void test_both_ends_are_of_a_kind(void **state)
 	ctl_close(bystander);
 }
 
-/* Requests wait for a listener, or for room in its backlog, for a bounded time. */
+static void put(int sock, const void *request, size_t len)
+{
+	CHECK(!fdmsg_send(sock, request, len, NULL, 0));
+}
+
+static struct fdmsg take(int sock)
+{
+	struct fdmsg m;
+
+	CHECK(!fdmsg_wait(sock, deadline_in_ms(PATIENCE_MS), &m));
+	return m;
+}
+
+static void put_connect(int sock, uint32_t id, uint16_t port)
+{
+	struct ctl_cm_request request = { .header = { .type = CTL_CM_CONNECT },
+					  .id = id,
+					  .local = loopback(0),
+					  .remote = loopback(port) };
+
+	put(sock, &request, sizeof(request));
+}
+
+/*
+ * Requests wait for a listener, or for room in its backlog, for a bounded time: what is to come
+ * within it is written while the daemon is stopped.
+ */
 static void test_requests_that_wait(void **state)
 {
 	struct ctl_client *bystander = join();
 	int passive = cm_join(), active = cm_join();
 	uint32_t asked = cm_make_channel(passive), answered = cm_make_channel(active);
+	struct ctl_cm_ask listen = { .header = { .type = CTL_CM_LISTEN }, .value = 1 };
+	struct ctl_cm_ask get = { .header = { .type = CTL_CM_GET_EVENT }, .channel = asked };
+	pid_t daemon = daemon_pid();
 	struct ctl_cm_event event;
-	uint32_t listener, late;
+	uint32_t listener, late, early, ids[20];
 	int64_t since_ms;
 
-	connect_to(active, answered, CTL_CM_QP_RC, 200);
-	late = connect_to(active, answered, CTL_CM_QP_RC, 201);
-	listener = listen_on(passive, asked, CTL_CM_QP_RC, 200, 1);
+	early = create_typed(active, answered, CTL_CM_QP_RC, 0);
+	late = create_typed(active, answered, CTL_CM_QP_RC, 0);
+	listener = listen.id = create_typed(passive, asked, CTL_CM_QP_RC, 0);
+	bind_to(passive, listener, 200);
+	CHECK(daemon > 0 && !kill(daemon, SIGSTOP));
+	put_connect(active, early, 200);
+	put_connect(active, late, 201);
+	put(passive, &listen, sizeof(listen));
+	CHECK(!kill(daemon, SIGCONT));
+	CHECK(!take(active).body.cm_reply.status && !take(active).body.cm_reply.status);
+	CHECK(!take(passive).body.cm_reply.status);
 	event = cm_next(passive, asked);
 	CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
 	event = cm_next(active, answered);
 	CHECK(event.kind == CTL_CM_REJECTED && event.id == late && event.status == 8);
 
 	for (unsigned i = 0; i < 20; i++)
-		late = connect_to(active, answered, CTL_CM_QP_RC, 200);
-	for (unsigned i = 0; i < 20; i++) {
-		event = cm_next(passive, asked);
+		ids[i] = create_typed(active, answered, CTL_CM_QP_RC, 0);
+	CHECK(!kill(daemon, SIGSTOP));
+	for (unsigned i = 0; i < 20; i++)
+		put_connect(active, ids[i], 200);
+	for (unsigned i = 0; i < 20; i++)
+		put(passive, &get, sizeof(get));
+	CHECK(!kill(daemon, SIGCONT));
+	for (unsigned i = 0; i < 20; i++)
+		CHECK(!take(active).body.cm_reply.status);
+	for (unsigned i = 0, early_gets = 0; i < 20 + early_gets; i++) {
+		event = i < 20 ? take(passive).body.cm_event : cm_next(passive, asked);
+		if (event.answer == EAGAIN) {
+			early_gets++; /* the request came after it */
+			continue;
+		}
 		CHECK(event.kind == CTL_CM_CONNECT_REQUEST && event.listener == listener);
 	}
 
@@ -305,6 +356,7 @@ static bool come_down_to(unsigned names)
 static void test_no_name_is_left_of_a_session(void **state)
 {
 	struct ctl_client *bystander = join();
+	pid_t daemon = daemon_pid();
 	int sock[3];
 
 	for (int i = 0; i < 3; i++)
@@ -314,7 +366,7 @@ static void test_no_name_is_left_of_a_session(void **state)
 	close(sock[1]);
 	CHECK(come_down_to(1));
 	/* Nor of one that ended without a daemon. */
-	CHECK(!kill(daemon_pid(), SIGKILL));
+	CHECK(daemon > 0 && !kill(daemon, SIGKILL));
 	close(sock[2]);
 	CHECK(count_names() == 1);
 	ctl_close(bystander);

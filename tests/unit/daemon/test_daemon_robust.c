@@ -326,11 +326,10 @@ static void test_flood_of_requests(void **state)
 	struct ctl_notice notice;
 	int sock = raw_join();
 	int64_t end = now_ms() + PATIENCE_MS;
-	int64_t slowest_ms = 0;
 	int rc;
 
 	do {
-		int64_t asked_ms = now_ms();
+		int64_t before_ms = processor_ms(daemon), asked_ms = now_ms();
 
 		for (int i = 0; i < 100; i++) {
 			rc = fdmsg_send(sock, &ask, sizeof(ask), NULL, 0);
@@ -338,11 +337,10 @@ static void test_flood_of_requests(void **state)
 				break;
 		}
 		check_unharmed(bystander, daemon);
-		if (now_ms() - asked_ms > slowest_ms)
-			slowest_ms = now_ms() - asked_ms;
+		CHECK(now_ms() - asked_ms < PATIENCE_MS);
+		CHECK(processor_ms(daemon) - before_ms < 1000);
 	} while ((!rc || rc == -EAGAIN) && now_ms() < end);
 	CHECK(rc == -EPIPE || rc == -ECONNRESET);
-	CHECK(slowest_ms < 1000);
 	await_notice(bystander, CTL_LINK, &notice);
 	close_peer(&notice.peer);
 	await_notice(bystander, CTL_DEATH, &notice);
@@ -549,20 +547,21 @@ static void test_many_refused_for_want_of_fds(void **state)
 {
 	struct ctl_client *c = join();
 	pid_t daemon = ctl_daemon_pid(c);
-	int64_t begin;
+	unsigned quick = 0;
 	struct fdmsg m;
 
 	settled_fds(c);
 	limit_room(daemon, 0);
-	begin = now_ms();
 	for (int i = 0; i < 50; i++) {
+		int64_t since_ms = now_ms();
 		int sock = raw_connect();
 
 		CHECK(!fdmsg_wait(sock, (now_ms() + PATIENCE_MS) * 1000000, &m));
 		CHECK(m.body.welcome.status == EMFILE);
+		quick += now_ms() - since_ms < 100;
 		close(sock);
 	}
-	CHECK(now_ms() - begin < 2500);
+	CHECK(quick >= 10); /* others may have had to wait for a processor */
 	limit_fds(daemon, 1000);
 	ctl_close(c);
 }
