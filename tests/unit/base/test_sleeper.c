@@ -9,7 +9,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/syscall.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@
 
 #include "base/clock.h"
 #include "base/sleeper.h"
+#include "thread_state.h"
 
 static _Atomic uint32_t word, ended;
 static uint32_t role;
@@ -67,22 +67,6 @@ static void *sleep_once(void *arg)
 	this->result = sleeper_wait(asleep);
 	this->error = errno;
 	return NULL;
-}
-
-/* Its state in /proc: "running", or the number of the system call in which it sleeps. */
-static bool is_in_futex(pid_t tid)
-{
-	char path[64];
-	long number = -1;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
-	file = fopen(path, "re");
-	assert_non_null(file);
-	if (fscanf(file, "%ld", &number) != 1)
-		number = -1;
-	fclose(file);
-	return number == SYS_futex;
 }
 
 static void start(struct sleep *this)

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -273,20 +272,4 @@ void migrate_world_start(void)
 	munmap(probe, BYTES);
 	munmap(range.aside, BYTES);
 	start_progress();
-}
-
-/* /proc/PID/syscall: "running", or the number of the call that the thread sleeps in. */
-bool is_in_futex(pid_t tid)
-{
-	char path[64];
-	long call = -1;
-	FILE *file;
-
-	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)tid);
-	file = fopen(path, "re");
-	assert_non_null(file);
-	if (fscanf(file, "%ld", &call) != 1)
-		call = -1;
-	fclose(file);
-	return call == SYS_futex;
 }

@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "../base/thread_state.h"
 #include "harness.h"
 #include "memory/migrate.h"
 
@@ -68,8 +69,5 @@ struct writer {
 };
 
 void *keep_writing(void *arg);
-
-/* Whether the thread sleeps in a futex. */
-bool is_in_futex(pid_t tid);
 
 #endif
