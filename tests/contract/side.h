@@ -94,6 +94,11 @@ struct ibv_qp *side_create_qp(struct side *side, const struct options *options);
 /* Monotonic, for time limits. */
 uint64_t now_ms(void);
 void sleep_ms(unsigned int ms);
+/*
+ * To be called after each poll that found nothing. When `misses` in a row have taken some 0.4 ms it
+ * sleeps, and yields before: other tests wait for the processor.
+ */
+void after_miss(unsigned int misses);
 
 /*
  * Opens the device if `context` is NULL and makes all objects. QPs are in RESET. Fills the rest.

@@ -427,8 +427,8 @@ static void complete_one(struct side *side, struct ibv_send_wr *wr)
 	REQUIRE(ibv_post_send(side->qp[0], wr, &bad) == 0, "ibv_post_send");
 	do {
 		result = ibv_poll_cq(side->cq[SENDS], 1, &wc);
-		if (result == 0 && ++misses % 64 == 0)
-			sched_yield();
+		if (result == 0)
+			after_miss(++misses);
 	} while (result == 0);
 	REQUIRE(result == 1 && wc.status == IBV_WC_SUCCESS, "%s", ibv_wc_status_str(wc.status));
 }
