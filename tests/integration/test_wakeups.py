@@ -19,7 +19,7 @@ def sleeps(pid):
 
 
 def test_messages_do_not_wake_the_progress_thread(runner):
-    argv = ['ib_send_lat', '-d', DEVICE, '-F', '-e', '-s', 8, '-n', 40000]
+    argv = ['ib_send_lat', '-d', DEVICE, '-F', '-e', '-s', 8, '-n', 10000]
     # Where programs wait for a processor, messages come to a thread that is awake: the best of three.
     shares = []
     while not shares or (min(shares) > 0.5 and len(shares) < 3):
