@@ -8,6 +8,7 @@ import subprocess
 
 import pytest
 
+import guest as guests
 import harness
 import netns
 
@@ -112,6 +113,37 @@ def _cables():
     left = {}
     for cable in made.values():
         left.update(cable.close())
+    assert not left, f'left behind: {left}'
+
+
+@pytest.fixture(scope='session')
+def guest_with():
+    """guest_with(device, mtu=1500): a running guest with this RDMA device. One takes long to boot, and is kept for
+    all tests until another MTU is wanted.
+    """
+    kept, left = [], {}
+
+    def end():
+        while kept:
+            left.update(kept.pop().close())
+
+    def get(device, mtu=1500):
+        if kept and kept[0].mtu == mtu:
+            try:
+                kept[0].choose(device)
+                return kept[0]
+            except (AssertionError, subprocess.TimeoutExpired):
+                pass  # a test has spoiled it: the next ones get another
+        end()
+        try:
+            guests.build()
+        except guests.Unavailable as reason:
+            pytest.skip(str(reason))
+        kept.append(guests.Guest(mtu).__enter__())
+        kept[0].choose(device)
+        return kept[0]
+    yield get
+    end()
     assert not left, f'left behind: {left}'
 
 

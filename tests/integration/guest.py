@@ -95,6 +95,7 @@ class Guest:
         self._environment = {**os.environ, 'NS': self.namespace, 'MTU': str(mtu), **environment}
         self.host = None
         self.programs = []
+        self._device = 'rxe'
 
     def _script(self, *words):
         return [str(SCRIPT), str(self.path), *map(str, words)]
@@ -118,6 +119,11 @@ class Guest:
                                    int((self.path / 'qemu.pid').read_text()), interface='tap0',
                                    addresses=['10.77.0.1'], linger_ms=LINGER_MS)
             self._add_ipv6()
+            # So that what is captured is what is on the wire, should the tap ever learn to cut bursts.
+            self.host.command('ethtool', '-K', 'tap0', 'tx-udp-segmentation', 'off', check=False)
+            # An emulated machine takes packets ten times as slowly as they come, and UC repeats none.
+            self.host.ip('link', 'set', 'tap0', 'txqueuelen', 10000)
+            shutil.copy(harness.VERIFY, self.share)
         except BaseException:
             self._stop()
             raise
@@ -165,6 +171,17 @@ class Guest:
         assert gid in self._gids, f'{gid} is no GID of rxe0: {self._gids}'
         return (ours, self.host.gid_index(ours)), (theirs, self._gids[gid])
 
+    def choose(self, device):
+        """Makes this the only RDMA device of the guest: 'rxe', 'siw' or 'none'. Ends who has another one open, for
+        which its removal would wait.
+        """
+        self.run("""for f in /proc/[0-9]*/fd/*; do case $(readlink $f) in /dev/infiniband/*)
+            p=${f#/proc/}; kill -9 ${p%%/*};; esac; done 2>/dev/null; true""")
+        if device != self._device:
+            self._device = None  # should it fail
+            self.run(f'rdev {device}')
+            self._device = device
+
     def __exit__(self, *_):
         self.close()
 
@@ -211,7 +228,7 @@ class Guest:
                         self.share / 'verbatim'], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         for program in programs:
             shutil.copy(program, self.share)
-        (self.share / 'libraries').mkdir()
+        (self.share / 'libraries').mkdir(exist_ok=True)
         for path in libraries(self.share):
             shutil.copy(path, self.share / 'libraries')
         self.run(f'cp /share/libraries/* {SYSTEM_LIBRARIES}/')

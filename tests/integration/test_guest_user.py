@@ -8,7 +8,6 @@ import pytest
 
 from guest import until_listening
 from harness import BUILD, VERIFY, free_port
-from test_rxe import start_guest
 
 pytestmark = pytest.mark.interop
 
@@ -26,16 +25,12 @@ wait
 
 
 @pytest.fixture(scope='module')
-def installed():
-    guest = start_guest(1500)
-    try:
-        guest.run('rdev none; mkdir -p /etc; echo root:x:0:0::/:/bin/sh >/etc/passwd; '
-                  'echo nobody:x:65534:65534::/tmp:/bin/sh >>/etc/passwd; chmod 1777 /tmp')
-        guest.install(*CONTRACT)
-        yield guest
-    finally:
-        left = guest.close()
-    assert not left, f'left behind: {left}'
+def installed(guest_with):
+    guest = guest_with('none')
+    guest.run('mkdir -p /etc; echo root:x:0:0::/:/bin/sh >/etc/passwd; '
+              'echo nobody:x:65534:65534::/tmp:/bin/sh >>/etc/passwd; chmod 1777 /tmp')
+    guest.install(*CONTRACT)
+    return guest
 
 
 def as_user(guest, script, *variables, seconds=60):

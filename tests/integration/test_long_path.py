@@ -6,7 +6,6 @@ import pytest
 
 from guest import until_listening
 from harness import free_port
-from test_rxe import start_guest
 
 pytestmark = pytest.mark.interop
 PLACE = '/share/verbatim/usr/local/bin/verbatim'
@@ -14,16 +13,11 @@ RUN = f'env VERBATIM_TRANSPORT=iwarp VERBATIM_PATH=wire {PLACE} run --'
 
 
 @pytest.fixture(scope='module')
-def guest():
-    running = start_guest(1500)
-    try:
-        running.install()
-        running.run('rdev none')
-        running.insert('net/sched/sch_netem.ko')
-        yield running
-    finally:
-        left = running.close()
-    assert not left, f'left behind: {left}'
+def guest(guest_with):
+    running = guest_with('none')
+    running.install()
+    running.insert('net/sched/sch_netem.ko')
+    return running
 
 
 @pytest.fixture(params=['delay 10ms', 'delay 10ms loss 1%', 'delay 10ms loss 5%'],

@@ -4,13 +4,11 @@ checked like everything else.
 """
 import contextlib
 import re
-import shutil
 import subprocess
 import time
 
 import pytest
 
-import guest as guests
 import roce
 from harness import VERIFY, finish_both, free_port
 from netns import Capture
@@ -26,29 +24,11 @@ FIRST = pytest.mark.first  # in `make test`, too
 SERVERS = pytest.mark.parametrize('server', [VERBATIM, RXE], ids=lambda name: f'{name}_serves')
 
 
-def start_guest(mtu):
-    try:
-        guests.build()
-    except guests.Unavailable as reason:
-        pytest.skip(str(reason))
-    guest = guests.Guest(mtu)
-    guest.__enter__()
-    # So that what is captured is what is on the wire, should the tap ever learn to cut bursts.
-    guest.host.command('ethtool', '-K', 'tap0', 'tx-udp-segmentation', 'off', check=False)
-    # An emulated machine takes packets ten times as slowly as they come, and UC repeats none.
-    guest.host.ip('link', 'set', 'tap0', 'txqueuelen', 10000)
-    shutil.copy(VERIFY, guest.share)
-    return guest
-
-
 @pytest.fixture(scope='module', params=[
     1500, pytest.param(9000, marks=pytest.mark.long)])
-def running(request):
-    """One guest at a time: a module's tests for one MTU come before those for the next."""
-    guest = start_guest(request.param)
-    yield guest
-    left = guest.close()
-    assert not left, f'left behind: {left}'
+def running(request, guest_with):
+    """A module's tests for one MTU come before those for the next."""
+    return guest_with('rxe', request.param)
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import pytest
 from harness import finish_both, free_port
 from netns import Capture
 from test_iwarp import IWARP, PROGRAMS, check_capture
-from test_rxe import start_guest
 
 pytestmark = pytest.mark.interop
 FIRST = pytest.mark.first
@@ -19,12 +18,8 @@ PERFTEST = [pytest.param('ib_send_bw', marks=FIRST), 'ib_write_bw', 'ib_read_bw'
 
 
 @pytest.fixture(scope='module')
-def running():
-    guest = start_guest(1500)
-    guest.run('rdev siw')
-    yield guest
-    left = guest.close()
-    assert not left, f'left behind: {left}'
+def running(guest_with):
+    return guest_with('siw')
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import pytest
 
 import guest as guests
 from harness import free_port
-from test_rxe import start_guest
 from test_siw import SERVERS, rping, run_pair
 
 pytestmark = [pytest.mark.interop, pytest.mark.long]
@@ -29,23 +28,17 @@ def build(place, constant):
     return place / 'siw.ko'
 
 
-def start(place, constant):
-    guest = start_guest(1500)
-    try:
-        shutil.copy(build(place, constant), guest.share)
-        guest.run('rdev none; rmmod siw; modprobe libcrc32c crc32c_generic; insmod /share/siw.ko; rdev siw')
-    except BaseException:
-        guest.close()
-        raise
-    return guest
-
-
 @pytest.fixture(scope='module', params=['mpa_crc_required', 'peer_to_peer'])
-def guest(request, tmp_path_factory):
-    running = start(tmp_path_factory.mktemp('siw') / 'siw', request.param)
-    yield running
-    left = running.close()
-    assert not left, f'left behind: {left}'
+def guest(request, guest_with, tmp_path_factory):
+    running = guest_with('none')
+    shutil.copy(build(tmp_path_factory.mktemp('siw') / 'siw', request.param), running.share)
+    try:
+        running.run('rmmod siw && { modprobe libcrc32c crc32c_generic; insmod /share/siw.ko; }')
+        running.choose('siw')
+        yield running
+    finally:
+        running.choose('none')
+        running.run('rmmod siw; modprobe siw')
 
 
 @SERVERS

@@ -11,7 +11,6 @@ import pytest
 import guest as guests
 from harness import HOST, SLOWER, free_port
 from test_iwarp import IWARP
-from test_rxe import start_guest
 
 PLACE = '/share/verbatim/usr/local/bin/verbatim'
 RUN = f'env VERBATIM_TRANSPORT=iwarp VERBATIM_PATH=wire VERBATIM_EXPLAIN=1 {PLACE} run --'
@@ -21,21 +20,17 @@ FIRST = pytest.mark.first
 
 
 @pytest.fixture(scope='module')
-def guest():
-    running = start_guest(1500)
-    try:
-        gnutls = pathlib.Path(guests.SYSTEM_LIBRARIES) / 'libgnutls.so.30'
-        copy = running.share / gnutls.name
-        shutil.copy(gnutls, copy)
-        copy.chmod(0o755)  # for its own libraries
-        running.install()
-        running.run(f'cp /share/{gnutls.name} {guests.SYSTEM_LIBRARIES}/; rdev none; umask 077; '
-                    f'for k in a b; do printf "{LINE}" >/tmp/$k; done; echo "node:ff112233445566778899aabbccddeeff" >/tmp/other')
-        running.insert(*MODULES)
-        yield running
-    finally:
-        left = running.close()
-    assert not left, f'left behind: {left}'
+def guest(guest_with):
+    running = guest_with('none')
+    gnutls = pathlib.Path(guests.SYSTEM_LIBRARIES) / 'libgnutls.so.30'
+    copy = running.share / gnutls.name
+    shutil.copy(gnutls, copy)
+    copy.chmod(0o755)  # for its own libraries
+    running.install()
+    running.run(f'cp /share/{gnutls.name} {guests.SYSTEM_LIBRARIES}/; umask 077; '
+                f'for k in a b; do printf "{LINE}" >/tmp/$k; done; echo "node:ff112233445566778899aabbccddeeff" >/tmp/other')
+    running.insert(*MODULES)
+    return running
 
 
 def rping(guest, server_env, client_env, *options):
