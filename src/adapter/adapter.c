@@ -475,6 +475,7 @@ static void resolve_peer(uint32_t peer)
 {
 	uint64_t until = clock_now_ns() + BACKOFF_PEER_NS;
 
+	peers_forget_miss(peer);
 	while (!is_resolved(&peer, 1) && pause_until(until))
 		;
 }

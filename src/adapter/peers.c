@@ -31,6 +31,8 @@ static struct {
 	uint64_t asked_until_ns; /* verbatimd is being asked, or soon will be */
 	uint64_t none_until_ns;	 /* verbatimd has answered that there is no process */
 	bool wanted;		 /* the progress thread has to ask */
+	bool out_of_date;	 /* the question under way is older than a connection */
+	pid_t dead_pid;		 /* of the process in the last answer that was about a dead one */
 	enum {
 		INTRODUCED, /* or never linked */
 		ASKED,	    /* the new verbatimd, or soon will be */
@@ -205,18 +207,21 @@ static struct link *take_quicker(const struct ctl_peer_info *info)
 
 /*
  * The link to the process that verbatimd handed over, made if there is none yet, with a reference.
- * A notice that is read late does not replace the link to the slot's next process.
+ * A notice that is read late does not replace the link to the slot's next process. *dead: that
+ * process has ended.
  */
-static struct link *take_over(struct ctl_peer_info *info)
+static struct link *take_over(struct ctl_peer_info *info, bool *dead)
 {
 	struct link *link = get_present(info);
 
+	*dead = false;
 	if (link) {
 		take_memory(link, info);
 	} else if ((link = peer_link_make(info)) && enter(link)) {
 		/* The peer may have stored records before the link was in the table. */
 		wakeup_kick();
 	} else if (link) {
+		*dead = liveness_is_dead(link->peer);
 		link_close(link);
 		link = take_quicker(info);
 	}
@@ -327,7 +332,18 @@ static void forget_question(uint32_t slot, uint64_t none_until_ns)
 {
 	lock_acquire(&links_lock);
 	questions[slot].asked_until_ns = 0;
-	questions[slot].none_until_ns = none_until_ns;
+	questions[slot].none_until_ns = questions[slot].out_of_date ? 0 : none_until_ns;
+	questions[slot].out_of_date = false;
+	lock_release(&links_lock);
+}
+
+void peers_forget_miss(uint32_t slot)
+{
+	if (slot == 0 || slot > SLOT_MAX)
+		return;
+	lock_acquire(&links_lock);
+	questions[slot].none_until_ns = 0;
+	questions[slot].out_of_date = questions[slot].asked_until_ns != 0;
 	lock_release(&links_lock);
 }
 
@@ -335,6 +351,7 @@ struct link *peers_find(uint32_t slot)
 {
 	struct ctl_peer_info info;
 	struct link *link;
+	bool dead;
 
 	if (slot == 0 || slot > SLOT_MAX)
 		return NULL;
@@ -348,7 +365,7 @@ struct link *peers_find(uint32_t slot)
 
 	if (slot == own_slot || ctl_peer(ctl, slot, &info))
 		return NULL;
-	link = take_over(&info);
+	link = take_over(&info, &dead);
 	if (link && is_dead(link))
 		defer_dead(link);
 	return link;
@@ -554,10 +571,27 @@ void peers_on_none(uint32_t slot, int error)
 	shm_retry_on_peers();
 }
 
+/*
+ * The first answer about this process, which has ended. It may be late: then the slot's next
+ * process may be there, and verbatimd is asked again at once. But as long as it has not seen the
+ * end of the process, it says the same.
+ */
+static bool is_first_about(uint32_t slot, pid_t pid)
+{
+	bool first;
+
+	lock_acquire(&links_lock);
+	first = questions[slot].dead_pid != pid;
+	questions[slot].dead_pid = pid;
+	lock_release(&links_lock);
+	return first;
+}
+
 void peers_on_link(struct ctl_peer_info *info)
 {
 	uint32_t slot = info->slot;
 	struct link *link;
+	bool dead;
 
 	if (slot == 0 || slot > SLOT_MAX) {
 		peer_link_close_info(info);
@@ -577,12 +611,17 @@ void peers_on_link(struct ctl_peer_info *info)
 		peer_link_close_info(info);
 		return;
 	}
-	link = take_over(info);
-	if (link && is_dead(link))
+	link = take_over(info, &dead);
+	if (link && is_dead(link)) {
 		defer_dead(link);
+		dead = true;
+	}
 	/* Without a link, for want of memory, the next question would have the same answer at once.
 	 */
-	forget_question(slot, link ? 0 : clock_coarse_ns() + PEERS_MISS_NS);
+	if (dead ? is_first_about(slot, info->pid) : link != NULL)
+		forget_question(slot, 0);
+	else
+		forget_question(slot, clock_coarse_ns() + PEERS_MISS_NS);
 	if (link)
 		link_put(link);
 	shm_retry_on_peers();

@@ -40,6 +40,12 @@ struct link *peers_find(uint32_t slot);
 struct link *peers_look_up(uint32_t slot, bool *asked);
 
 /*
+ * Who connects with this slot knows that there is a process: verbatimd is asked, whatever it said,
+ * or is about to say.
+ */
+void peers_forget_miss(uint32_t slot);
+
+/*
  * Progress thread: asks verbatimd for the slots that peers_look_up missed. Does not wait for the
  * answers. True: another thread uses the connection, so the caller has to call again soon.
  */

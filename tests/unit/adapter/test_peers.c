@@ -247,6 +247,14 @@ static void hear_of_death(void)
 	peers_free_deferred();
 }
 
+static void hear_of_link(void)
+{
+	struct ctl_peer_info info;
+
+	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
+	peers_on_link(&info);
+}
+
 static void see_it_die(void)
 {
 	die();
@@ -353,7 +361,6 @@ static bool look_up(struct link **link)
 static void test_looks_up_without_waiting(void **state)
 {
 	uint64_t before_ns = clock_coarse_ns();
-	struct ctl_peer_info info;
 	struct link *link;
 
 	for (int i = 0; i < 1000; i++) {
@@ -362,11 +369,21 @@ static void test_looks_up_without_waiting(void **state)
 	}
 	assert_in_range(questions, 1, 1 + (clock_coarse_ns() - before_ns) / PEERS_ASK_NS);
 	assert_int_equal(told, 0);
-	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
-	peers_on_link(&info);
+	hear_of_link();
 	assert_int_equal(told, 1);
 	assert_true(!look_up(&link) && link);
-	see_it_die();
+	die();
+	assert_true(look_up(&link));
+	hear_of_link(); /* late: the slot's next process may be there */
+	assert_true(look_up(&link) && !link);
+	hear_of_link(); /* verbatimd has not seen its end */
+	assert_false(look_up(&link));
+	peers_forget_miss(PEER_SLOT);
+	assert_true(look_up(&link));
+	peers_forget_miss(PEER_SLOT);
+	peers_on_none(PEER_SLOT, ENOENT); /* that was asked before */
+	assert_true(look_up(&link));
+	hear_of_death();
 }
 
 /* While another thread uses the connection, the question stays. */
@@ -376,14 +393,10 @@ static void test_no_question_is_lost(void **state)
 
 	is_busy = true;
 	assert_true(look_up(&link));
-	assert_true(peers_ask());
-	assert_true(peers_ask());
-	assert_int_equal(questions, 0);
+	assert_true(peers_ask() && peers_ask() && !questions);
 	is_busy = false;
-	assert_false(peers_ask());
-	assert_int_equal(questions, 1);
-	assert_false(peers_ask());
-	assert_int_equal(questions, 1);
+	assert_true(!peers_ask() && questions == 1);
+	assert_true(!peers_ask() && questions == 1);
 	assert_int_equal(told, 0);
 }
 
@@ -391,15 +404,13 @@ static void test_no_question_is_lost(void **state)
 static void test_remembers_a_miss(void **state)
 {
 	const struct timespec later = { 0, 2 * PEERS_MISS_NS };
-	struct ctl_peer_info info;
 	struct link *link;
 
 	assert_true(look_up(&link));
 	peers_ask();
 	peers_on_none(PEER_SLOT, ENOENT);
 	assert_int_equal(told, 1);
-	assert_false(look_up(&link));
-	assert_null(link);
+	assert_true(!look_up(&link) && !link);
 	peers_ask();
 	assert_int_equal(questions, 1);
 	nanosleep(&later, NULL);
@@ -407,10 +418,8 @@ static void test_remembers_a_miss(void **state)
 	peers_ask();
 	assert_int_equal(questions, 2);
 	peers_on_none(PEER_SLOT, ENOENT);
-	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
-	peers_on_link(&info);
-	assert_false(look_up(&link));
-	assert_non_null(link);
+	hear_of_link();
+	assert_true(!look_up(&link) && link);
 	see_it_die();
 }
 
@@ -432,16 +441,13 @@ static void test_a_link_that_cannot_be_mapped_is_a_miss(void **state)
 	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
 	assert_int_equal(told, 1);
 	assert_int_equal(memory_causes, 1);
-	assert_false(look_up(&link));
-	assert_null(link);
+	assert_true(!look_up(&link) && !link);
 	nanosleep(&later, NULL);
 	assert_true(look_up(&link));
 	peers_ask();
 	assert_int_equal(questions, 2);
-	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
-	peers_on_link(&info);
-	assert_false(look_up(&link));
-	assert_non_null(link);
+	hear_of_link();
+	assert_true(!look_up(&link) && link);
 	see_it_die();
 }
 
@@ -615,7 +621,6 @@ static bool is_asked_for(struct link *known)
  */
 static void test_introduces_without_waiting(void **state)
 {
-	struct ctl_peer_info info;
 	struct link *link;
 
 	assert_true(is_asked_for(NULL));
@@ -623,8 +628,7 @@ static void test_introduces_without_waiting(void **state)
 	peers_introduce_again(true);
 	assert_true(is_asked_for(NULL));
 
-	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
-	peers_on_link(&info);
+	hear_of_link();
 	assert_false(look_up(&link));
 	assert_false(is_asked_for(link));
 	is_known = false; /* nor is ctl_peer called, which would wait for an answer */
@@ -642,19 +646,17 @@ static void test_introduces_without_waiting(void **state)
 /* A living peer is asked for until verbatimd knows it; another PID in its answer is ignored. */
 static void test_introduces_later_who_is_not_back(void **state)
 {
-	struct ctl_peer_info info;
-	struct link *link;
+	struct link *link = find();
 
-	link = find();
 	assert_non_null(link);
 	assert_true(peers_introduce_again(true));
 	assert_true(is_asked_for(link));
 	peers_on_none(PEER_SLOT, ENOENT);
 	assert_true(peers_introduce_again(false));
 	assert_true(is_asked_for(link));
-	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
-	info.pid++;
-	peers_on_link(&info);
+	peer_pid++;
+	hear_of_link();
+	peer_pid--;
 	assert_false(peers_introduce_again(false));
 	assert_false(is_asked_for(link));
 	assert_int_equal(closed, 0);
@@ -709,7 +711,6 @@ static void test_ends_a_broken_link(void **state)
 {
 	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
 	uint64_t now = PEERS_LOOK_NS;
-	struct ctl_peer_info info;
 	struct link *link;
 
 	xcopy = XCOPY_VM;
@@ -726,8 +727,7 @@ static void test_ends_a_broken_link(void **state)
 	assert_int_equal(questions, 0);
 	arena_hazards(peer)[3].what = what;
 	assert_false(peers_introduce_again(true));
-	assert_int_equal(__wrap_ctl_peer(NULL, PEER_SLOT, &info), 0);
-	peers_on_link(&info); /* of another verbatimd, whom the peer has asked */
+	hear_of_link(); /* of another verbatimd, whom the peer has asked */
 	assert_ptr_equal(find(), link);
 	peers_look_for_deaths(now += PEERS_LOOK_NS);
 	assert_int_equal(peers_visit_arenas(publishes, what), peer_pid);
