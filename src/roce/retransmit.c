@@ -93,7 +93,8 @@ void retransmit_start(struct roce_qp *tq)
 	reset_counters(tq);
 	tq->state = REQUESTER_READY;
 	tq->waiting = false;
-	tq->rtt_ns = tq->rtt_var_ns = tq->rtt_min_ns = 0;
+	tq->rtt_ns = tq->rtt_var_ns = tq->rtt_min_ns = tq->rtt_recent_ns = tq->rtt_next_ns = 0;
+	tq->rtt_interval_ns = roce_env.now();
 	tq->rtt_running = tq->probing = false;
 	tq->probe_backoff = 0;
 	repair_start(tq);
@@ -123,6 +124,23 @@ void retransmit_on_held_up(struct roce_qp *tq)
 	tq->waiting = false;
 }
 
+/*
+ * The shortest round trip of the last interval and of this one: a path may become longer. For
+ * was_slow alone, as what waits in a queue makes all round trips longer.
+ */
+static void keep_recent(struct roce_qp *tq, uint64_t sample, uint64_t now_ns)
+{
+	if (now_ns - tq->rtt_interval_ns > RETRANSMIT_RECENT_NS) {
+		tq->rtt_recent_ns = tq->rtt_next_ns;
+		tq->rtt_next_ns = sample;
+		tq->rtt_interval_ns = now_ns;
+	}
+	if (!tq->rtt_next_ns || sample < tq->rtt_next_ns)
+		tq->rtt_next_ns = sample;
+	if (!tq->rtt_recent_ns || sample < tq->rtt_recent_ns)
+		tq->rtt_recent_ns = sample;
+}
+
 static void measure(struct roce_qp *tq, uint64_t now_ns)
 {
 	uint64_t sample, off;
@@ -139,6 +157,7 @@ static void measure(struct roce_qp *tq, uint64_t now_ns)
 		tq->rtt_min_ns = sample;
 		window_on_round_trip(&tq->window, sample);
 	}
+	keep_recent(tq, sample, now_ns);
 	if (!tq->rtt_ns) {
 		tq->rtt_ns = sample;
 		tq->rtt_var_ns = sample / 2;
@@ -168,15 +187,19 @@ static bool was_repaired(const struct roce_qp *tq, uint64_t now_ns)
  */
 static bool was_slow(const struct roce_qp *tq, bool spurious, uint64_t now_ns)
 {
-	uint64_t slow_ns = timeout_ns(tq) / RETRANSMIT_SLOW;
+	uint64_t slow_ns = timeout_ns(tq) / RETRANSMIT_SLOW, trip_ns = tq->rtt_recent_ns;
 
-	if (!tq->qp->attr.timeout || !tq->waiting || !tq->rtt_min_ns ||
-	    (tq->went_back && !spurious))
+	if (!tq->qp->attr.timeout || !tq->waiting || !trip_ns || (tq->went_back && !spurious))
 		return false;
 	if (slow_ns < RETRANSMIT_TIMEOUT_MIN_NS)
 		slow_ns = RETRANSMIT_TIMEOUT_MIN_NS;
+	/* If a queue stands for so long, its length must not count as the path's. */
+	if (trip_ns > timeout_ns(tq) / 2)
+		trip_ns = timeout_ns(tq) / 2;
+	if (trip_ns < tq->rtt_min_ns)
+		trip_ns = tq->rtt_min_ns;
 	return tq->excused || tq->retry_left < tq->qp->attr.retry_cnt ||
-	       now_ns - tq->waiting_ns > tq->rtt_min_ns + slow_ns;
+	       now_ns - tq->waiting_ns > trip_ns + slow_ns;
 }
 
 /* Before this acknowledgement at least half of the window was in flight. */

@@ -39,8 +39,9 @@
 #define RETRANSMIT_TIMEOUTS	     3
 /* A shorter transport timer counts as this one: processes are scheduled, adapters are not. */
 #define RETRANSMIT_TIMEOUT_MIN_NS 8000000ull
-#define RETRANSMIT_LATE		  4 /* late: by more than 1/4 of the time-out */
-#define RETRANSMIT_SLOW		  4 /* silence of 1/4 of it: the window is halved */
+#define RETRANSMIT_LATE		  4		 /* late: by more than 1/4 of the time-out */
+#define RETRANSMIT_RECENT_NS	  10000000000ull /* an interval of shortest round trips */
+#define RETRANSMIT_SLOW		  4		 /* silence of 1/4 of it: the window is halved */
 
 /* The QP is about to start. */
 void retransmit_start(struct roce_qp *tq);

@@ -154,7 +154,10 @@ struct roce_qp {
 	psn_t rtt_psn;
 	/* 0: not measured yet */
 	uint64_t rtt_sent_ns, rtt_ns, rtt_var_ns, rtt_min_ns;
-	uint8_t probe_backoff; /* doublings of the RTO, since probes turned out spurious */
+	uint64_t rtt_recent_ns;	  /* the shortest of the last interval and this one; 0: none */
+	uint64_t rtt_next_ns;	  /* the shortest of this interval */
+	uint64_t rtt_interval_ns; /* when it began */
+	uint8_t probe_backoff;	  /* doublings of the RTO, since probes turned out spurious */
 	/* deadlines; 0: not armed */
 	uint64_t probe_ns, rnr_ns, again_ns;
 	uint64_t timer_ns; /* when the timer fires; TIMER_NEVER */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A path with a long round trip: how much a stream of WRITEs brings through in each. */
 #include "pair.h"
+#include "roce/retransmit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -80,6 +81,47 @@ static void test_very_long_path(void **state)
 	assert_in_range(stream(IBV_WR_RDMA_WRITE, LARGE), 2000000, LARGE / 4);
 }
 
+static void test_path_of_almost_the_timeout(void **state)
+{
+	trip_ns = 170000000;
+	assert_in_range(stream(IBV_WR_RDMA_WRITE, LARGE), 2000000, LARGE / 4);
+}
+
+/* So many WRITEs are outstanding, and so much time passes. */
+static void keep_writing(uint64_t *posted, uint64_t *done, uint64_t ns)
+{
+	uint64_t until_ns = rig_now_ns + ns;
+
+	while (rig_now_ns < until_ns) {
+		while (*posted < *done + POSTED)
+			pair_post(IBV_WR_RDMA_WRITE, BYTES, (*posted)++);
+		pass();
+		while (!rig_is_quiet(&rig))
+			pair_expect((*done)++, IBV_WC_SUCCESS);
+	}
+}
+
+/* Each acknowledgement counts as late, for two intervals; then the window grows. */
+static void test_path_becomes_longer(void **state)
+{
+	uint64_t posted = 0, done = 0;
+	uint32_t size;
+
+	rig_buffer_bytes = LARGE;
+	pair_connect(IBV_QPT_RC, &(struct rig_options){ .mtu = IBV_MTU_1024,
+							.access = ACCESS,
+							.timeout = 14,
+							.retry_cnt = 7,
+							.rnr_retry = 7 });
+	keep_writing(&posted, &done, 10 * trip_ns);
+	trip_ns = 60000000;
+	keep_writing(&posted, &done, 2 * RETRANSMIT_RECENT_NS + 2 * trip_ns);
+	size = roce_of(a)->window.size;
+	keep_writing(&posted, &done, 20 * trip_ns);
+	assert_true(roce_of(a)->window.size > 2 * size);
+	rig_run(rig_now_ns + 100 * trip_ns);
+}
+
 /* Those that may be outstanding are the bound here. */
 static void test_reads(void **state)
 {
@@ -97,10 +139,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
-		TEST(large_buffers),
-		TEST(very_long_path),
-		TEST(reads),
-		TEST(small_buffers),
+		TEST(large_buffers),	   TEST(very_long_path), TEST(path_of_almost_the_timeout),
+		TEST(path_becomes_longer), TEST(reads),		 TEST(small_buffers),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -562,7 +562,7 @@ static void test_slow_answers_halve_the_window(void **state)
 	}
 
 	/* over a long path that is the round trip */
-	roce_of(a)->rtt_min_ns = timeout_us * 1000 / 4;
+	roce_of(a)->rtt_min_ns = roce_of(a)->rtt_recent_ns = timeout_us * 1000 / 4;
 	post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, ++wr_id);
 	hold_us(timeout_us / 4 + 1000);
 	run_ms(0);

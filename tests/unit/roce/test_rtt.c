@@ -2,6 +2,7 @@
 /* The round-trip time as the requester measures it: RFC 6298's mean and deviation, and the least.
  */
 #include "pair.h"
+#include "roce/retransmit.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,6 +72,20 @@ static void test_no_time_is_a_time(void **state)
 	expect_rtt(1, 0, 1);
 }
 
+/* The least is that of this interval and the last one. */
+static void test_path_becomes_longer(void **state)
+{
+	write_within(10 * US, 1);
+	rig_now_ns += RETRANSMIT_RECENT_NS;
+	write_within(200 * US, 2);
+	assert_int_equal(roce_of(a)->rtt_recent_ns, 10 * US);
+	rig_now_ns += RETRANSMIT_RECENT_NS;
+	write_within(300 * US, 3);
+	assert_int_equal(roce_of(a)->rtt_recent_ns, 200 * US);
+	write_within(100 * US, 4);
+	assert_int_equal(roce_of(a)->rtt_recent_ns, 100 * US);
+}
+
 static bool lose_once(struct rig_packet *packet, struct packet *decoded)
 {
 	rig_on_packet = NULL;
@@ -94,6 +109,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
 		TEST(first_and_later),
 		TEST(no_time_is_a_time),
+		TEST(path_becomes_longer),
 		TEST(repeated_packets_do_not_count),
 	};
 
