@@ -295,7 +295,7 @@ static void test_a_last_look_gets_the_link(void **state)
 	assert_int_equal(carried_out, 1);
 	held = UINT32_MAX;
 	peers_progress_last();
-	held = 0;
+	see_it_die();
 }
 
 /*
