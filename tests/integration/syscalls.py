@@ -19,13 +19,19 @@ def _totals(path):
     return calls['total'] - yields, yields
 
 
-def count(runner, argv, end, directory, calls='!sched_yield'):
-    """System calls of all threads of one end ('server' or 'client') of perftest's `argv`, and how
-    often it gave up the processor because there was nothing to do. `calls`: which are counted."""
+# Who polled in vain for long offers its processor: that is waiting, and not on a message's way.
+BUT_WAITING = '!sched_yield'
+# Nor is what is done once in some hundred microseconds, as long as the program polls: the poll lease is renewed.
+BUT_BY_THE_CLOCK = '!sched_yield,timerfd_settime'
+
+
+def count(runner, argv, end, directory, calls=BUT_WAITING, threads=True):
+    """System calls of one end ('server' or 'client') of perftest's `argv`, and how often it gave up the processor
+    because there was nothing to do. `calls`: which are counted. `threads`: of all; else of the one that posts and polls.
+    """
     port = free_port()
     path = pathlib.Path(directory, 'strace')
-    # Who polled in vain for long offers its processor: that is waiting, and not on a message's way.
-    trace = ['strace', '-f', '-c', '-e', f'trace={calls}', '-U', 'time,total-time,calls,errors,name', '-o', path]
+    trace = ['strace', *(['-f'] if threads else []), '-c', '-e', f'trace={calls}', '-U', 'time,total-time,calls,errors,name', '-o', path]
     argv = [*argv, '-p', port]
     server = [*trace, *argv] if end == 'server' else argv
     client = [*trace, *argv, HOST] if end == 'client' else [*argv, HOST]
@@ -33,11 +39,11 @@ def count(runner, argv, end, directory, calls='!sched_yield'):
     return _totals(path)
 
 
-def per_message(runner, argv, end, directory, calls='!sched_yield'):
+def per_message(runner, argv, end, directory, calls=BUT_WAITING, threads=True):
     """(system calls, yields) that a message more costs: to start and to end a program costs the
     same in both runs."""
-    few = count(runner, [*argv, '-n', FEW], end, directory, calls)
-    many = count(runner, [*argv, '-n', MANY], end, directory, calls)
+    few = count(runner, [*argv, '-n', FEW], end, directory, calls, threads)
+    many = count(runner, [*argv, '-n', MANY], end, directory, calls, threads)
     return tuple(max(0, more - less) / (MANY - FEW) for less, more in zip(few, many))
 
 

@@ -10,7 +10,7 @@ import syscalls
 
 pytestmark = pytest.mark.alone
 
-PER_MESSAGE = 0.05
+PER_MESSAGE = 0.01
 
 
 def skip_without_strace():
@@ -24,7 +24,8 @@ def skip_without_strace():
 def test_small_send_makes_no_system_call(runner, tmp_path, end):
     skip_without_strace()
     argv = ['ib_send_lat', '-d', DEVICE, '-F', '-s', 8]
-    count, yields = syscalls.per_message(runner, argv, end, tmp_path)
+    # How long all takes differs by the machine. So what the clock makes the library do does not count.
+    count, yields = syscalls.per_message(runner, argv, end, tmp_path, syscalls.BUT_BY_THE_CLOCK, threads=False)
     print(f'{count:.4f} system calls a message; yielded {yields:.4f} times while waiting')
     assert count < PER_MESSAGE
 
