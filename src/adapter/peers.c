@@ -601,7 +601,7 @@ void peers_on_link(struct ctl_peer_info *info)
 		cause_report_ratelimited(
 			CAUSE_MEMORY_EXHAUSTED, 0,
 			"no room for the descriptors of the process in slot %u: it "
-			"takes two for each peer",
+			"keeps one for each peer, and takes four at first",
 			slot);
 		peer_link_close_info(info);
 		on_no_introduction(slot);

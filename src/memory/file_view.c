@@ -6,9 +6,9 @@
 
 #include "base/page.h"
 
-int file_view_open(struct file_view *view, int fd)
+int file_view_open(struct file_view *view, int fd, int protection)
 {
-	char *first = mmap(NULL, page_bytes(), PROT_READ, MAP_SHARED, fd, 0);
+	char *first = mmap(NULL, page_bytes(), protection, MAP_SHARED, fd, 0);
 
 	if (first == MAP_FAILED)
 		return -errno;
@@ -17,6 +17,13 @@ int file_view_open(struct file_view *view, int fd)
 	view->scratch = first;
 	lock_release(&view->lock);
 	return 0;
+}
+
+void file_view_advise(struct file_view *view, int advice)
+{
+	lock_acquire(&view->lock);
+	madvise(view->scratch, page_bytes(), advice);
+	lock_release(&view->lock);
 }
 
 /*

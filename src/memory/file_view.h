@@ -3,11 +3,12 @@
  * File view - maps further parts of a file whose descriptor is closed.
  *
  * In:  a descriptor, once; then offsets.
- * Out: read-only shared mappings of parts of the file.
+ * Out: shared mappings of parts of the file, with the access that the view was opened with.
  *
  * It keeps a mapping of the file's first page, the scratch, through which the kernel finds the
  * file: the scratch grows up to the end of the part (mremap), and what lies between the first page
- * and the part is unmapped again. The first page of that is the next scratch.
+ * and the part is unmapped again. The first page of that is the next scratch. A part has what
+ * madvise(2) said of the scratch (MADV_DONTFORK, MADV_DONTDUMP).
  *
  * Any thread may map; open and close exclude other calls. The lock is innermost.
  */
@@ -24,8 +25,14 @@ struct file_view {
 	char *scratch;
 };
 
-/* The descriptor stays the caller's, who may close it. 0 or -errno. */
-int file_view_open(struct file_view *view, int fd);
+/*
+ * protection: PROT_READ, or that and PROT_WRITE. The descriptor stays the caller's, who may close
+ * it. 0 or -errno.
+ */
+int file_view_open(struct file_view *view, int fd, int protection);
+
+/* madvise(2), for the parts that are mapped from then on. Before the first of them. */
+void file_view_advise(struct file_view *view, int advice);
 
 /*
  * The part [offset, offset + bytes) of the file, which cannot shrink and has it: both are multiples

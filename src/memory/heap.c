@@ -15,38 +15,73 @@
 /* The owner is asked again after so much more. */
 #define WORTH_AGAIN (4096 * WORTH_OPERATION)
 
-void heap_init(struct heap *heap, int fd)
+static void empty(struct heap *heap)
 {
-	struct stat st;
-
 	heap->fd = -1;
 	heap->bytes = 0;
 	for (unsigned i = 0; i < HEAP_WINDOWS; i++)
 		heap->windows[i] = NULL;
 	for (unsigned i = 0; i < HEAP_WANTS; i++)
 		heap->wants[i] = 0;
-	if (fd < 0)
-		return;
-	if (fstat(fd, &st) || st.st_size < 0 || !memory_file_has_seals(fd, F_SEAL_SHRINK)) {
-		close(fd);
-		return;
-	}
-	heap->fd = fd;
-	heap->bytes = (uint64_t)st.st_size;
 }
 
+/* The bytes of a file that cannot shrink and has some to map; else 0. */
+static uint64_t usable_bytes(int fd)
+{
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) || st.st_size <= (off_t)HEAP_FIRST ||
+	    !memory_file_has_seals(fd, F_SEAL_SHRINK))
+		return 0;
+	return (uint64_t)st.st_size;
+}
+
+void heap_init(struct heap *heap, int fd)
+{
+	uint64_t bytes = usable_bytes(fd);
+
+	empty(heap);
+	if (bytes && !file_view_open(&heap->view, fd, PROT_READ | PROT_WRITE)) {
+		/* a child must not write there; a core file needs no memory of a peer */
+		file_view_advise(&heap->view, MADV_DONTFORK);
+		file_view_advise(&heap->view, MADV_DONTDUMP);
+		heap->bytes = bytes;
+	}
+	if (fd >= 0)
+		close(fd);
+}
+
+void heap_init_own(struct heap *heap, int fd)
+{
+	empty(heap);
+	heap->bytes = usable_bytes(fd);
+	if (heap->bytes)
+		heap->fd = fd;
+	else if (fd >= 0)
+		close(fd);
+}
+
+/* Bytes at the beginning of a window that are not mapped. */
+static uint64_t lead_of(uint64_t window)
+{
+	return window ? 0 : HEAP_FIRST;
+}
+
+/* Those behind its lead. */
 static size_t window_bytes(const struct heap *heap, uint64_t window)
 {
-	uint64_t left = heap->bytes - window * HEAP_WINDOW_BYTES;
+	uint64_t begin = window * HEAP_WINDOW_BYTES, end = begin + HEAP_WINDOW_BYTES;
 
-	return left < HEAP_WINDOW_BYTES ? left : HEAP_WINDOW_BYTES;
+	return (end < heap->bytes ? end : heap->bytes) - begin - lead_of(window);
 }
 
 void heap_fini(struct heap *heap)
 {
 	for (unsigned i = 0; i < HEAP_WINDOWS; i++)
 		if (heap->windows[i] && heap->windows[i] != MAP_FAILED)
-			munmap(heap->windows[i], window_bytes(heap, i));
+			munmap(heap->windows[i] + lead_of(i), window_bytes(heap, i));
+	if (heap->bytes && heap->fd < 0)
+		file_view_close(&heap->view);
 	heap_forget(heap);
 }
 
@@ -69,23 +104,43 @@ bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset)
 	return base && base != MAP_FAILED && (uintptr_t)base + offset % HEAP_WINDOW_BYTES == start;
 }
 
-static char *map_window(struct heap *heap, uint64_t window)
+static char *map_own_window(struct heap *heap, uint64_t window)
 {
+	uint64_t lead = lead_of(window);
 	size_t bytes = window_bytes(heap, window);
-	char *fresh =
-		sparse_map(bytes, MAP_SHARED | MAP_NORESERVE, heap->fd, window * HEAP_WINDOW_BYTES);
-	char *none = NULL;
+	char *none = NULL, *fresh = sparse_map(bytes, MAP_SHARED | MAP_NORESERVE, heap->fd,
+					       window * HEAP_WINDOW_BYTES + lead);
 
 	if (fresh != MAP_FAILED) {
-		/* a child must not write there; a core file needs no memory of a peer */
 		madvise(fresh, bytes, MADV_DONTFORK);
 		madvise(fresh, bytes, MADV_DONTDUMP);
+		fresh -= lead;
 	}
 	if (atomic_compare_exchange_strong(&heap->windows[window], &none, fresh))
 		return fresh;
 	if (fresh != MAP_FAILED)
-		munmap(fresh, bytes);
+		munmap(fresh + lead, bytes);
 	return none; /* another thread has mapped it */
+}
+
+static char *map_peer_window(struct heap *heap, uint64_t window)
+{
+	struct file_view *view = &heap->view;
+	uint64_t lead = lead_of(window);
+	char *base;
+
+	lock_acquire(&view->lock);
+	base = atomic_load_explicit(&heap->windows[window], memory_order_relaxed);
+	if (!base) { /* else another thread has mapped it */
+		base = file_view_map(view, window * HEAP_WINDOW_BYTES + lead,
+				     window_bytes(heap, window));
+		if (base != MAP_FAILED)
+			base -= lead;
+		/* barrier WINDOW */
+		atomic_store_explicit(&heap->windows[window], base, memory_order_release);
+	}
+	lock_release(&view->lock);
+	return base;
 }
 
 char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes)
@@ -94,11 +149,12 @@ char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes)
 	uint64_t begin = offset % HEAP_WINDOW_BYTES;
 	char *base;
 
-	if (window >= HEAP_WINDOWS || offset >= heap->bytes || *bytes > heap->bytes - offset)
+	if (window >= HEAP_WINDOWS || offset < HEAP_FIRST || offset >= heap->bytes ||
+	    *bytes > heap->bytes - offset)
 		return NULL;
 	base = atomic_load_explicit(&heap->windows[window], memory_order_acquire);
 	if (!base)
-		base = map_window(heap, window);
+		base = heap->fd < 0 ? map_peer_window(heap, window) : map_own_window(heap, window);
 	if (base == MAP_FAILED)
 		return NULL;
 	if (*bytes > HEAP_WINDOW_BYTES - begin)
@@ -118,7 +174,7 @@ bool heap_pays(struct heap *heap, uint32_t key, uint64_t length, size_t bytes)
 					     memory_order_relaxed);
 	int64_t worth = seen >> 32 == key ? (int32_t)(uint32_t)seen : 0;
 
-	if (heap->fd < 0 || length < HEAP_REGION_MIN)
+	if (!heap->bytes || length < HEAP_REGION_MIN)
 		return false;
 	if (bytes > length)
 		bytes = length;

@@ -5,10 +5,19 @@
  * In:  offsets found in the owner's keys; how often its keys are used.
  * Out: addresses to copy to and from; whether the owner should migrate a region that is used often.
  *
- * Any thread; no locks. heap_init and heap_fini exclude other calls. The file cannot shrink, and
- * offsets are checked against its size. So an address given here can be accessed, whatever another
- * process says; a hole reads as zeroes. The mappings stay until heap_fini, and are not there in the
- * child of a fork.
+ * Any thread. heap_init, heap_init_own and heap_fini exclude other calls. The file cannot shrink,
+ * and offsets are checked against its size. So an address given here can be accessed, whatever
+ * another process says; a hole reads as zeroes. The mappings stay until heap_fini, and are not
+ * there in the child of a fork.
+ *
+ * A peer's file is mapped without its descriptor (memory/file_view.h), so that a process with
+ * hundreds of peers needs few. The way to a part of it leads over mappings of all before it, for a
+ * moment. In our own heap memory/move.h might find these, and take them for the program's; so it
+ * keeps its descriptor.
+ *
+ * Barrier WINDOW: who maps a window then stores its address (release); those who look up load it
+ * (acquire). Of a peer's heap threads map windows one at a time, under the view's lock; of our own
+ * the first one's counts.
  */
 #ifndef MEMORY_HEAP_H
 #define MEMORY_HEAP_H
@@ -18,8 +27,9 @@
 #include <stdint.h>
 
 #include "base/arena.h"
+#include "memory/file_view.h"
 
-#define HEAP_FIRST	  (2ull << 20)	 /* no pages migrate to below: the doorbell is there */
+#define HEAP_FIRST	  (2ull << 20)	 /* below are no migrated pages, but the doorbell */
 #define HEAP_WINDOW_BYTES (256ull << 20) /* mapped at a time */
 #define HEAP_WINDOWS	  256		 /* beyond, a longer file is not used */
 #define HEAP_WANTS	  64
@@ -27,17 +37,24 @@
 #define HEAP_REGION_MIN 4096
 
 struct heap {
-	int fd; /* -1: not used */
-	uint64_t bytes;
-	char *_Atomic windows[HEAP_WINDOWS]; /* NULL: not yet; MAP_FAILED: cannot be */
+	int fd;		       /* of this process's own; else -1 */
+	uint64_t bytes;	       /* 0: not used */
+	struct file_view view; /* of a peer's */
+	/*
+	 * Where each begins; the first one's bytes below HEAP_FIRST are not mapped. NULL: not yet;
+	 * MAP_FAILED: cannot be.
+	 */
+	char *_Atomic windows[HEAP_WINDOWS];
 	/*
 	 * key << 32 | the worth of migration so far (heap.c); keys of one entry displace each other
 	 */
 	_Atomic uint64_t wants[HEAP_WANTS];
 };
 
-/* Takes over fd (may be -1). */
+/* A peer's. Takes over fd (may be -1), and closes it. */
 void heap_init(struct heap *heap, int fd);
+/* This process's own. Takes over fd (may be -1). */
+void heap_init_own(struct heap *heap, int fd);
 void heap_fini(struct heap *heap);
 /* heap_fini in the child of a fork, where other things may be mapped by now. */
 void heap_forget(struct heap *heap);
@@ -46,8 +63,8 @@ void heap_forget(struct heap *heap);
 bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset);
 
 /*
- * The address of [offset, offset + *bytes), or NULL: outside of the file, or it cannot be mapped.
- * Reduces *bytes to those of one window.
+ * The address of [offset, offset + *bytes), or NULL: outside of the file, below HEAP_FIRST, or it
+ * cannot be mapped. Reduces *bytes to those of one window.
  */
 char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes);
 

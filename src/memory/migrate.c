@@ -93,7 +93,8 @@ void migrate_init(int heap_fd, uint64_t bytes, void (*wake_progress_thread)(void
 	hold_init(call_progress_thread);
 	heap.own = &own;
 	heap_fini(&own);
-	heap_init(&own, heap_bytes && wish != MOVE_NEVER ? fcntl(heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
+	heap_init_own(&own,
+		      heap_bytes && wish != MOVE_NEVER ? fcntl(heap_fd, F_DUPFD_CLOEXEC, 0) : -1);
 	lock_release(&range_lock);
 }
 

@@ -73,7 +73,7 @@ int peer_arena_open(struct peer_arena *arena, int fd)
 	if (!error)
 		error = map_qps(arena, fd);
 	if (!error)
-		error = file_view_open(&arena->view, fd);
+		error = file_view_open(&arena->view, fd, PROT_READ);
 	if (error)
 		unmap_windows(arena);
 	atomic_init(&arena->not_before_ns, 0);

@@ -30,10 +30,11 @@ def test_daemon_with_few_descriptors(runner):
     assert values['all'] and values['peers'] == 12
 
 
-def test_addresses_a_peer(runner):
-    """Of each further one: the first takes what a process needs anyway, such as a thread's heap."""
-    few, many = (json.loads(runner.run(CROWD, DEVICE, n, seconds=60))['peer_kib'][0] * n for n in (4, 14))
-    assert (many - few) / 10 <= 1536
+def test_a_peer_costs(runner):
+    """Addresses and descriptors of each further one: the first takes what a process needs anyway, such as a thread's heap."""
+    few, many = (json.loads(runner.run(CROWD, DEVICE, n, seconds=60)) for n in (4, 14))
+    assert (many['peer_kib'][0] * 14 - few['peer_kib'][0] * 4) / 10 <= 1536
+    assert many['fds'] - few['fds'] == 10
 
 
 def most_fds(pids):

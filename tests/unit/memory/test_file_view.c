@@ -36,7 +36,7 @@ static int setup(void **state)
 	for (uint32_t i = 0; i < PARTS; i++)
 		for (uint32_t k = 0; k < PART / sizeof(*file); k += 256)
 			file[i * (PART / sizeof(*file)) + k] = i;
-	assert_int_equal(file_view_open(&view, fd), 0);
+	assert_int_equal(file_view_open(&view, fd, PROT_READ), 0);
 	close(fd);
 	return 0;
 }
@@ -157,7 +157,7 @@ static void map_locked(void)
 	if (setrlimit(RLIMIT_MEMLOCK, &few) || ftruncate(fd, (off_t)PART * PARTS) ||
 	    (!geteuid() && setresuid(65534, 65534, 65534)) || mlockall(MCL_FUTURE))
 		_exit(2);
-	if (file_view_open(&view, fd))
+	if (file_view_open(&view, fd, PROT_READ))
 		_exit(3);
 	for (uint32_t i = 1; i < PARTS; i++)
 		if (map_part(i, 1) == MAP_FAILED)
@@ -181,7 +181,7 @@ static void test_no_view_of_a_bad_descriptor(void **state)
 {
 	struct file_view other;
 
-	assert_int_equal(file_view_open(&other, -1), -EBADF);
+	assert_int_equal(file_view_open(&other, -1, PROT_READ), -EBADF);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The heap of another process, which may be hostile: heap_map checks its offsets, and gives no
- * address that faults.
+ * address that faults. It needs no descriptor.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,12 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "base/page.h"
 #include "memory/heap.h"
 #include "memory/maps.h"
 #include "memory/migrate.h"
@@ -27,6 +30,7 @@
 #define KEY   0x00012345u
 
 static struct heap heap;
+static int file; /* its file */
 
 static int make_file(unsigned flags, int seals, uint64_t bytes)
 {
@@ -41,21 +45,20 @@ static int make_file(unsigned flags, int seals, uint64_t bytes)
 /* The heap of an honest peer. */
 static int set_up(void **state)
 {
-	heap_init(&heap, make_file(0, F_SEAL_SHRINK | F_SEAL_GROW, BYTES));
-	assert_true(heap.fd >= 0);
+	file = make_file(0, F_SEAL_SHRINK | F_SEAL_GROW, BYTES);
+	heap_init(&heap, fcntl(file, F_DUPFD_CLOEXEC, 0));
+	assert_int_equal(heap.bytes, BYTES);
 	return 0;
 }
 
 static int tear_down(void **state)
 {
 	heap_fini(&heap);
+	close(file);
 	return 0;
 }
 
-/*
- * A file that is cut off later raises SIGBUS in processes that have mapped it. So it is closed at
- * once.
- */
+/* A file that is cut off later raises SIGBUS in processes that have mapped it. */
 static void files_that_may_shrink_are_refused(void **state)
 {
 	const int seals[] = { 0, F_SEAL_GROW, F_SEAL_SHRINK, F_SEAL_SHRINK | F_SEAL_GROW };
@@ -67,10 +70,9 @@ static void files_that_may_shrink_are_refused(void **state)
 		size_t bytes = 1;
 
 		heap_init(&peers, fd);
-		assert_int_equal(peers.fd, fits ? fd : -1);
+		assert_int_equal(fcntl(fd, F_GETFD), -1);
 		assert_int_equal(peers.bytes, fits ? BYTES : 0);
-		assert_int_equal(fcntl(fd, F_GETFD) >= 0, fits);
-		assert_int_equal(heap_map(&peers, 0, &bytes) != NULL, fits);
+		assert_int_equal(heap_map(&peers, HEAP_FIRST, &bytes) != NULL, fits);
 		heap_fini(&peers);
 	}
 }
@@ -82,14 +84,14 @@ static void files_without_seals_are_refused(void **state)
 
 	assert_int_equal(pipe(fds), 0);
 	heap_init(&peers, fds[0]);
-	assert_int_equal(peers.fd, -1);
+	assert_int_equal(peers.bytes, 0);
 	close(fds[1]);
 	fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
 	assert_true(fd >= 0);
 	heap_init(&peers, fd);
-	assert_int_equal(peers.fd, -1);
+	assert_int_equal(peers.bytes, 0);
 	heap_init(&peers, -1);
-	assert_int_equal(peers.fd, -1);
+	assert_int_equal(peers.bytes, 0);
 	heap_fini(&peers);
 }
 
@@ -100,7 +102,9 @@ static void nothing_outside_of_the_file_is_mapped(void **state)
 		size_t bytes;
 		bool inside;
 	} rows[] = {
-		{ 0, 1, true },
+		{ HEAP_FIRST, 1, true },
+		{ HEAP_FIRST - 1, 1, false },
+		{ 0, 1, false },
 		{ BYTES - 1, 1, true },
 		{ BYTES - PAGE, PAGE, true },
 		{ BYTES - PAGE, PAGE + 1, false },
@@ -113,8 +117,8 @@ static void nothing_outside_of_the_file_is_mapped(void **state)
 		{ HEAP_WINDOWS * HEAP_WINDOW_BYTES - 1, 2, false },
 		{ UINT64_MAX, 1, false },
 		{ UINT64_MAX - PAGE, 2 * PAGE, false },
-		{ 1, SIZE_MAX, false },
-		{ PAGE, SIZE_MAX - PAGE + 1, false },
+		{ HEAP_FIRST + 1, SIZE_MAX, false },
+		{ HEAP_FIRST, SIZE_MAX - HEAP_FIRST + 1, false },
 		{ BYTES - PAGE, SIZE_MAX - BYTES + 2 * PAGE, false },
 	};
 
@@ -162,7 +166,7 @@ static void a_piece_ends_with_its_window(void **state)
 	for (int i = 0; i < 2; i++) {
 		char byte = 0;
 
-		assert_int_equal(pread(heap.fd, &byte, 1, (off_t)(HEAP_WINDOW_BYTES - 1 + i)), 1);
+		assert_int_equal(pread(file, &byte, 1, (off_t)(HEAP_WINDOW_BYTES - 1 + i)), 1);
 		assert_int_equal(byte, "ab"[i]);
 	}
 }
@@ -181,13 +185,90 @@ static bool visit_mapping(const struct mapping *m, void *arg)
 	return m->start < look->start;
 }
 
-/* The length of the mapping that starts there. */
+/* The length of the mapping that starts there; 0: none does. */
 static uint64_t mapped_at(const char *at)
 {
 	struct look look = { .start = (uintptr_t)at };
 
 	assert_int_equal(maps_visit(visit_mapping, &look), 0);
 	return look.bytes;
+}
+
+/* What lies between its first page and a window is not mapped for longer than a moment. */
+static bool visit_of_file(const struct mapping *m, void *arg)
+{
+	struct stat st;
+
+	assert_int_equal(fstat(file, &st), 0);
+	if (m->inode == st.st_ino)
+		*(uint64_t *)arg += m->end - m->start;
+	return true;
+}
+
+static void nothing_else_is_mapped(void **state)
+{
+	uint64_t mapped = 0;
+	size_t bytes = 1;
+
+	assert_non_null(heap_map(&heap, HEAP_WINDOW_BYTES, &bytes));
+	assert_int_equal(maps_visit(visit_of_file, &mapped), 0);
+	assert_int_equal(mapped, page_bytes() + 4 * PAGE);
+	mapped = 0;
+	assert_non_null(heap_map(&heap, HEAP_FIRST, &bytes));
+	assert_int_equal(maps_visit(visit_of_file, &mapped), 0);
+	assert_int_equal(mapped, page_bytes() + BYTES - HEAP_FIRST);
+	heap_fini(&heap);
+	mapped = 0;
+	assert_int_equal(maps_visit(visit_of_file, &mapped), 0);
+	assert_int_equal(mapped, 0);
+}
+
+/* The child of a fork has none of it: a window there would change the peer's memory. */
+static void a_child_has_no_window(void **state)
+{
+	size_t bytes = 1;
+	char *at = heap_map(&heap, HEAP_FIRST, &bytes);
+	uint64_t mapped = 0;
+	int status;
+	pid_t child;
+
+	assert_non_null(at);
+	child = fork();
+	if (!child) {
+		int failed = maps_visit(visit_of_file, &mapped);
+
+		heap_forget(&heap);
+		_exit(failed ? 2 : mapped != 0);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	*at = 1; /* is still there */
+}
+
+/* This process's own: by its descriptor. */
+static void own_windows_need_no_way_there(void **state)
+{
+	int fd = fcntl(file, F_DUPFD_CLOEXEC, 0);
+	uint64_t mapped = 0;
+	size_t bytes = 1;
+	struct heap own;
+	char *at;
+
+	heap_fini(&heap);
+	heap_init_own(&own, fd);
+	assert_int_equal(own.fd, fd);
+	assert_int_equal(own.bytes, BYTES);
+	assert_null(heap_map(&own, HEAP_FIRST - 1, &bytes));
+	at = heap_map(&own, HEAP_FIRST, &bytes);
+	assert_non_null(at);
+	assert_true(heap_is_window(&own, (uintptr_t)at, HEAP_FIRST));
+	assert_int_equal(maps_visit(visit_of_file, &mapped), 0);
+	assert_int_equal(mapped, HEAP_WINDOW_BYTES - HEAP_FIRST);
+	heap_fini(&own);
+	assert_int_equal(fcntl(fd, F_GETFD), -1);
+	mapped = 0;
+	assert_int_equal(maps_visit(visit_of_file, &mapped), 0);
+	assert_int_equal(mapped, 0);
 }
 
 /* The last window ends with the file: behind it an access raises SIGBUS. */
@@ -205,17 +286,18 @@ static void the_last_window_is_cut(void **state)
 	assert_false(heap_is_window(&heap, (uintptr_t)at, HEAP_WINDOWS * HEAP_WINDOW_BYTES));
 }
 
-/* After a failure of mmap the window is not tried again. */
+/* After a failure the window is not tried again. */
 static void a_failed_window_stays_unmapped(void **state)
 {
-	int fd = heap.fd;
+	struct rlimit before, none;
 	size_t bytes = 1;
 
-	heap.fd = open("/dev/null", O_PATH | O_CLOEXEC);
-	assert_null(heap_map(&heap, 0, &bytes));
-	close(heap.fd);
-	heap.fd = fd;
-	assert_null(heap_map(&heap, 0, &bytes));
+	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
+	none = (struct rlimit){ .rlim_cur = 1, .rlim_max = before.rlim_max };
+	assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
+	assert_null(heap_map(&heap, HEAP_FIRST, &bytes));
+	assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
+	assert_null(heap_map(&heap, HEAP_FIRST, &bytes));
 	assert_false(heap_is_window(&heap, (uintptr_t)MAP_FAILED, 0));
 	assert_non_null(heap_map(&heap, HEAP_WINDOW_BYTES, &bytes));
 }
@@ -307,16 +389,16 @@ static void windows_take_no_memory(void **state)
 	/* the sanitizers ignore the function */
 	if (syscall(SYS_mlockall, MCL_FUTURE))
 		skip();
-	at = heap_map(&heap, 5 * PAGE, &bytes);
+	at = heap_map(&heap, HEAP_FIRST + 5 * PAGE, &bytes);
 	error = errno;
 	syscall(SYS_munlockall);
 	if (!at && (error == EAGAIN || error == ENOMEM)) /* ENOMEM: as qemu-user tells it */
 		skip(); /* a user's RLIMIT_MEMLOCK counts what is mapped */
 	assert_non_null(at);
-	assert_int_equal(fstat(heap.fd, &st), 0);
+	assert_int_equal(fstat(file, &st), 0);
 	assert_int_equal(st.st_blocks, 0);
 	strcpy(at, "written");
-	assert_int_equal(fstat(heap.fd, &st), 0);
+	assert_int_equal(fstat(file, &st), 0);
 	assert_int_equal(st.st_blocks, PAGE / 512);
 }
 
@@ -331,6 +413,9 @@ int main(void)
 		TEST(a_piece_ends_with_its_window),
 		TEST(the_last_window_is_cut),
 		TEST(a_failed_window_stays_unmapped),
+		TEST(nothing_else_is_mapped),
+		TEST(a_child_has_no_window),
+		TEST(own_windows_need_no_way_there),
 		TEST(windows_take_no_memory),
 		TEST(migration_pays_after_some_operations),
 		TEST(the_owner_is_not_asked_again_for_long),

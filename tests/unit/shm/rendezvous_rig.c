@@ -10,7 +10,6 @@
 
 #include <cmocka.h>
 
-#include "memory/heap.h"
 #include "object/srq.h"
 
 struct rig rig;
@@ -31,7 +30,7 @@ static int make_heap(void)
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, HEAP_PLACE + BYTES), 0);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-	heap = mmap(NULL, HEAP_PLACE + BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	heap = mmap(NULL, HEAP_LEAD + BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, HEAP_FIRST);
 	assert_ptr_not_equal(heap, MAP_FAILED);
 	return fd;
 }
@@ -93,7 +92,7 @@ int rendezvous_setup(enum ibv_qp_type type, bool with_srq)
 				       .pd = FAR_PD,
 				       .heap = HEAP_PLACE };
 	for (size_t i = 0; i < BYTES; i++)
-		heap[HEAP_PLACE + i] = (uint8_t)(i % 191 + 1);
+		heap[HEAP_LEAD + i] = (uint8_t)(i % 191 + 1);
 	memset(memory, 0, BYTES);
 	return 0;
 }
@@ -107,7 +106,7 @@ void rendezvous_teardown(void)
 	assert_int_equal(mr_destroy(mr), 0);
 	far_destroy(&far);
 	rig_destroy(&rig);
-	munmap(heap, HEAP_PLACE + BYTES);
+	munmap(heap, HEAP_LEAD + BYTES);
 }
 
 void post(enum ibv_wr_opcode opcode, struct ibv_sge *sge, int count)

@@ -8,6 +8,7 @@
 
 #include "rig.h"
 
+#include "memory/heap.h"
 #include "memory/key.h"
 #include "shm/rendezvous.h"
 
@@ -16,7 +17,8 @@
 #define FAR_PD		  77
 #define FAR_KEY		  0x12000134u
 #define FAR_ADDR	  0x10000000ull /* of its region in its own address space */
-#define HEAP_PLACE	  4096		/* of its region in its heap */
+#define HEAP_LEAD	  4096		/* of its heap before its region */
+#define HEAP_PLACE	  (HEAP_FIRST + HEAP_LEAD)
 #define PAGE		  4096
 #define BYTES		  (1024 * 1024)
 #define PSN		  1234
@@ -29,7 +31,7 @@ extern struct qp *qp;
 extern struct mr *mr;
 extern uint8_t memory[BYTES]; /* of our region */
 extern struct arena_key *key; /* likewise */
-extern uint8_t *heap;	      /* the far end's, with its region at HEAP_PLACE */
+extern uint8_t *heap;	      /* the far end's from HEAP_FIRST on, its region at HEAP_LEAD */
 extern struct arena_qp *far_qp;
 extern struct arena_key *far_key;
 

@@ -167,7 +167,7 @@ static void expect_message(uint32_t bytes)
 	assert_int_equal(cq_pop(rig.cq, 1, &wc), 1);
 	assert_int_equal(wc.status, IBV_WC_SUCCESS);
 	assert_int_equal(wc.byte_len, bytes);
-	assert_memory_equal(memory, heap + HEAP_PLACE, bytes);
+	assert_memory_equal(memory, heap + HEAP_LEAD, bytes);
 	for (unsigned i = 0; i < ARENA_HAZARDS; i++)
 		assert_int_equal(arena_hazards(rig.arena)[i].what, 0);
 }
@@ -293,7 +293,7 @@ static void test_write_with_imm(void **state)
 	assert_int_equal(wc.opcode, IBV_WC_RECV_RDMA_WITH_IMM);
 	assert_int_equal(wc.byte_len, 70000);
 	assert_int_equal(wc.imm_data, 77);
-	assert_memory_equal(memory, heap + HEAP_PLACE, 70000);
+	assert_memory_equal(memory, heap + HEAP_LEAD, 70000);
 	assert_int_equal(copies, 2);
 	assert_int_equal(hazards(), 0);
 }
@@ -326,7 +326,7 @@ static void test_send_with_inv(void **state)
 	assert_int_equal(wc.status, IBV_WC_SUCCESS);
 	assert_true(wc.wc_flags & IBV_WC_WITH_INV);
 	assert_int_equal(wc.invalidated_rkey, header.imm);
-	assert_memory_equal(memory, heap + HEAP_PLACE, 40000);
+	assert_memory_equal(memory, heap + HEAP_LEAD, 40000);
 	assert_int_equal(copies, 1);
 	assert_int_equal(mw_destroy(mw), 0);
 }

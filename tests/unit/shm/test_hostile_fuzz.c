@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "memory/heap.h"
 #include "shm/progress.h"
 #include "shm/rendezvous.h"
 #include "shm/retry.h"
@@ -32,7 +33,7 @@
 #define FAR_KEY	     0x12000134u
 #define FAR_PD	     77
 #define FAR_ADDR     0x10000000ull
-#define HEAP_PLACE   4096
+#define HEAP_PLACE   (HEAP_FIRST + 4096)
 #define REGION_BYTES 65536
 
 /*

@@ -19,6 +19,7 @@
 
 #include <cmocka.h>
 
+#include "memory/heap.h"
 #include "memory/memory.h"
 #include "shm/onesided.h"
 #include "shm/xcopy.h"
@@ -28,7 +29,8 @@
 #define FAR_KEY	   0x12000134u
 #define FAR_ADDR   0x10000000ull /* of its region in its own address space */
 #define RIGHTS	   (IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC)
-#define HEAP_PLACE 4096 /* of its region in its heap */
+#define HEAP_LEAD  4096 /* of its heap before its region */
+#define HEAP_PLACE (HEAP_FIRST + HEAP_LEAD)
 #define BYTES	   (1024 * 1024)
 #define SLICE	   (256 * 1024)
 #define CANARY	   0xc5
@@ -54,7 +56,7 @@ void __wrap_memory_copy_ordered(void *to, const void *from, size_t bytes);
 void __wrap_memory_copy_ordered(void *to, const void *from, size_t bytes)
 {
 	last.calls++;
-	last.to = heap + ((char *)to - far.link->heap.windows[0]);
+	last.to = heap + ((char *)to - far.link->heap.windows[0] - HEAP_FIRST);
 	last.bytes = bytes;
 	last.in_order = true;
 	for (size_t i = 0; i < bytes; i++)
@@ -71,7 +73,7 @@ static int make_heap(void)
 	assert_true(fd >= 0);
 	assert_int_equal(ftruncate(fd, HEAP_PLACE + BYTES), 0);
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-	heap = mmap(NULL, HEAP_PLACE + BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	heap = mmap(NULL, HEAP_LEAD + BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, HEAP_FIRST);
 	assert_ptr_not_equal(heap, MAP_FAILED);
 	return fd;
 }
@@ -112,7 +114,7 @@ static int teardown(void **state)
 	assert_int_equal(mr_destroy(mr), 0);
 	far_destroy(&far);
 	rig_destroy(&rig);
-	munmap(heap, HEAP_PLACE + BYTES);
+	munmap(heap, HEAP_LEAD + BYTES);
 	return 0;
 }
 
@@ -135,7 +137,7 @@ static void post(enum ibv_wr_opcode opcode, size_t offset, size_t bytes)
 	assert_int_equal(sq_push(&qp->sq, &wr), 0);
 	wqe = sq_wqe(&qp->sq, qp->sq.head);
 	lock_release(&qp->lock);
-	target = heap + HEAP_PLACE + offset;
+	target = heap + HEAP_LEAD + offset;
 	last.calls = 0;
 }
 
@@ -169,7 +171,7 @@ static void test_last_word(void **state)
 		for (size_t bytes = 1; bytes <= 40; bytes++) {
 			uint8_t *word;
 
-			memset(heap, CANARY, HEAP_PLACE + 128);
+			memset(heap, CANARY, HEAP_LEAD + 128);
 			post(IBV_WR_RDMA_WRITE, offset, bytes);
 			word = (uint8_t *)((uintptr_t)(target + bytes - 1) & ~7ull);
 			assert_int_equal(execute(BYTES), ONESIDED_DONE);
@@ -192,7 +194,7 @@ static void post_inline(uint32_t bytes)
 
 static void test_inline(void **state)
 {
-	memset(heap, CANARY, HEAP_PLACE + 128);
+	memset(heap, CANARY, HEAP_LEAD + 128);
 	post_inline(21);
 	assert_int_equal(execute(BYTES), ONESIDED_DONE);
 	assert_int_equal(last.calls, 1);
@@ -204,7 +206,7 @@ static void test_turns(void **state)
 {
 	const size_t bytes = 2 * SLICE + 5;
 
-	memset(heap, CANARY, HEAP_PLACE + BYTES);
+	memset(heap, CANARY, HEAP_LEAD + BYTES);
 	post(IBV_WR_RDMA_WRITE, 16, bytes);
 	assert_int_equal(execute(0), ONESIDED_TURN_OVER);
 	assert_int_equal(wqe->done, 0);
@@ -226,7 +228,7 @@ static void test_read(void **state)
 	static uint8_t pattern[BYTES];
 	uint64_t moved = shm_moved;
 
-	memset(heap, CANARY, HEAP_PLACE + BYTES);
+	memset(heap, CANARY, HEAP_LEAD + BYTES);
 	post(IBV_WR_RDMA_READ, 24, SLICE + 7);
 	for (size_t i = 0; i < SLICE + 7; i++)
 		target[i] = pattern[i] = (uint8_t)(i % 181);
@@ -243,7 +245,7 @@ static void test_local_key_of_a_later_slice(void **state)
 	static const enum ibv_wr_opcode kinds[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
 
 	for (int i = 0; i < 2; i++) {
-		memset(heap, CANARY, HEAP_PLACE + BYTES);
+		memset(heap, CANARY, HEAP_LEAD + BYTES);
 		post(kinds[i], 16, 2 * SLICE);
 		wqe->sge[0].length = wqe->sge[1].length = SLICE;
 		wqe->sge[1].lkey = 0xdeadbeef;
@@ -257,7 +259,7 @@ static void test_local_key_of_a_later_slice(void **state)
 /* Nor where a slice is short, as the rest of the target is not in the heap. */
 static void test_local_key_beyond_the_heap(void **state)
 {
-	memset(heap, CANARY, HEAP_PLACE + BYTES);
+	memset(heap, CANARY, HEAP_LEAD + BYTES);
 	far_key->heap_edges = 16u << 16;
 	post(IBV_WR_RDMA_WRITE, BYTES - 64, 64);
 	wqe->sge[0].length = 48;
@@ -294,7 +296,7 @@ static void test_places_far_apart(void **state)
 	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
 	none = (struct rlimit){ .rlim_cur = 1, .rlim_max = before.rlim_max };
 	for (int i = 0; i < 3; i++) {
-		memset(heap, CANARY, HEAP_PLACE + 128);
+		memset(heap, CANARY, HEAP_LEAD + 128);
 		post(IBV_WR_RDMA_WRITE, 8, 16);
 		wqe->rkey = key;
 		if (i == 0)
@@ -328,7 +330,7 @@ static enum onesided execute_anew(enum ibv_wr_opcode opcode)
 
 static void test_by_message(void **state)
 {
-	memset(heap, CANARY, HEAP_PLACE + BYTES);
+	memset(heap, CANARY, HEAP_LEAD + BYTES);
 	expect_message(far_qp->word, 0);
 	expect_message(far_qp->word, ARENA_QP_WORD(IBV_QPT_UC, IBV_QPS_RTS));
 	expect_message(far_qp->word, ARENA_QP_WORD(IBV_QPT_RC, IBV_QPS_INIT));
@@ -531,7 +533,7 @@ static void test_words(void **state)
 		{ IBV_WR_ATOMIC_CMP_AND_SWP, 41, 41, true },
 		{ IBV_WR_ATOMIC_WRITE, 1, 0x0123456789abcdef, false },
 	};
-	uint64_t *words = (uint64_t *)(heap + HEAP_PLACE), *mine = (uint64_t *)memory;
+	uint64_t *words = (uint64_t *)(heap + HEAP_LEAD), *mine = (uint64_t *)memory;
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		words[1] = words[3] = CANARY;
@@ -549,7 +551,7 @@ static void test_words(void **state)
 static void test_words_left_alone(void **state)
 {
 	struct mr *read_only = rig_mr(&rig, memory, BYTES, 0);
-	uint64_t *word = (uint64_t *)(heap + HEAP_PLACE + 16), before = 40;
+	uint64_t *word = (uint64_t *)(heap + HEAP_LEAD + 16), before = 40;
 
 	*word = before;
 	for (enum ibv_wr_opcode opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
