@@ -2,8 +2,9 @@
 /*
  * CRC32C - the check value of an FPDU (RFC 5044 4.4; RFC 3720 12.1 has the polynomial).
  *
- * ISA-L computes it with the processor's instruction where there is one. In the stream its bytes
- * come with the lowest first, as iSCSI sends its digests. Pure.
+ * ISA-L computes it with the processor's instruction where there is one. Builds without ISA-L look
+ * up a byte at a time. In the stream its bytes come with the lowest first, as iSCSI sends its
+ * digests. Pure.
  */
 #ifndef IWARP_CRC32C_H
 #define IWARP_CRC32C_H
