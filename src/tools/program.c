@@ -58,6 +58,64 @@ int program_find(const char *name, char *path, size_t len)
 	return result;
 }
 
+/* What the kernel reads of a script, execve(2). */
+#define FIRST_LINE 256
+#define BLANKS	   " \t"
+
+/* The first line of a script without its "#!"; false: there is none. */
+static bool read_first_line(const char *path, char line[FIRST_LINE])
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	ssize_t bytes;
+	char *end;
+
+	if (fd < 0)
+		return false;
+	bytes = pread(fd, line, FIRST_LINE - 1, 0);
+	close(fd);
+	if (bytes < 2 || memcmp(line, "#!", 2) != 0)
+		return false;
+	line[bytes] = 0;
+	end = strchr(line, '\n');
+	if (end)
+		*end = 0;
+	else if (bytes == FIRST_LINE - 1)
+		return false;
+	memmove(line, line + 2, strlen(line + 2) + 1);
+	return true;
+}
+
+/* Of `env [OPTION]... [NAME=VALUE]... PROGRAM`; NULL: it names none. */
+static const char *program_of_env(char **rest)
+{
+	const char *word;
+
+	while ((word = strtok_r(NULL, BLANKS, rest)) != NULL)
+		if (*word != '-' && !strchr(word, '='))
+			return word;
+	return NULL;
+}
+
+bool program_interpreter(const char *path, char *interpreter, size_t len)
+{
+	char line[FIRST_LINE], *rest;
+	const char *word, *name;
+
+	if (!read_first_line(path, line))
+		return false;
+	word = strtok_r(line, BLANKS, &rest);
+	if (!word)
+		return false;
+	name = strrchr(word, '/');
+	if (!strcmp(name ? name + 1 : word, "env")) {
+		const char *of_env = program_of_env(&rest);
+
+		if (of_env && !program_find(of_env, interpreter, len))
+			return true;
+	}
+	return snprintf(interpreter, len, "%s", word) < (int)len;
+}
+
 static bool is_privileged(int fd)
 {
 	struct stat st;
@@ -104,7 +162,7 @@ enum program_verdict program_judge(const char *path)
 		verdict = PROGRAM_PRIVILEGED;
 	else if (pread(fd, &elf, sizeof(elf), 0) != sizeof(elf) ||
 		 memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0)
-		verdict = PROGRAM_FINE; /* no ELF file: probably a script */
+		verdict = PROGRAM_FINE; /* no ELF file */
 	else if (elf.e_ident[EI_CLASS] != OWN_CLASS ||
 		 (pread(own_fd, &own, sizeof(own), 0) == sizeof(own) &&
 		  own.e_machine != elf.e_machine))

@@ -3,11 +3,13 @@
  * Program - finds the executable of a command, and tells whether LD_LIBRARY_PATH works for it.
  *
  * In:  a name as given to execvp, PATH, the file.
- * Out: its path; a verdict. A file that cannot be read counts as PROGRAM_FINE.
+ * Out: its path; of a script its interpreter; a verdict. A file that cannot be read counts as
+ *      PROGRAM_FINE.
  */
 #ifndef TOOLS_PROGRAM_H
 #define TOOLS_PROGRAM_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum program_verdict {
@@ -19,6 +21,12 @@ enum program_verdict {
 
 /* 0; -ENOENT: there is none; -EACCES: it is not executable; -ENAMETOOLONG. */
 int program_find(const char *name, char *path, size_t len);
+
+/*
+ * The interpreter that a script's first line names (execve(2)); for `env PROGRAM` that program.
+ * False: it is no script, or its line is longer than the kernel reads.
+ */
+bool program_interpreter(const char *path, char *interpreter, size_t len);
 
 enum program_verdict program_judge(const char *path);
 

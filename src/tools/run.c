@@ -208,33 +208,40 @@ static int set_environment(bool sysfs)
 	return rc;
 }
 
-static void warn(const char *path)
+/* Of a script its interpreter is judged: the kernel ignores the script's own set-user-ID. */
+static enum program_verdict warn(const char *path)
 {
-	switch (program_judge(path)) {
+	char interpreter[PATH_MAX];
+	bool is_script = program_interpreter(path, interpreter, sizeof(interpreter));
+	const char *judged = is_script ? interpreter : path;
+	const char *runs = is_script ? ", which runs " : "", *script = is_script ? path : "";
+	const char *comma = is_script ? "," : "";
+	enum program_verdict verdict = program_judge(judged);
+
+	switch (verdict) {
 	case PROGRAM_FINE:
 		break;
 	case PROGRAM_STATIC:
 		fprintf(stderr,
-			"verbatim: warning: %s is statically linked, so it will not use Verbatim: "
-			"link "
-			"it dynamically\n",
-			path);
+			"verbatim: warning: %s%s%s%s is statically linked, so it will not use "
+			"Verbatim: link it dynamically\n",
+			judged, runs, script, comma);
 		break;
 	case PROGRAM_OTHER_CLASS:
 		fprintf(stderr,
-			"verbatim: warning: %s is made for another kind of machine than Verbatim, "
-			"so "
-			"it will not use it\n",
-			path);
+			"verbatim: warning: %s%s%s%s is made for another kind of machine than "
+			"Verbatim, so it will not use it\n",
+			judged, runs, script, comma);
 		break;
 	case PROGRAM_PRIVILEGED:
 		fprintf(stderr,
-			"verbatim: warning: %s runs with privileges of its own, so the system "
-			"ignores "
-			"LD_LIBRARY_PATH for it: use 'verbatim enable'\n",
-			path);
+			"verbatim: warning: %s%s%s%s runs with privileges of its own, so the "
+			"system "
+			"ignores LD_LIBRARY_PATH for it: use 'verbatim enable'\n",
+			judged, runs, script, comma);
 		break;
 	}
+	return verdict;
 }
 
 static int complain(const char *name, int error)
@@ -260,10 +267,15 @@ int run_command(int argc, char **argv)
 	rc = program_find(argv[optind], path, sizeof(path));
 	if (rc != 0)
 		return complain(argv[optind], -rc);
-	warn(path);
 
-	/* execvp, given the name again, runs a script without #! line as a shell does. */
-	execvp(argv[optind], argv + optind);
+	/*
+	 * execvp, given the name again, runs a script without #! line as a shell does; and a
+	 * program for another machine, which is none.
+	 */
+	if (warn(path) == PROGRAM_OTHER_CLASS)
+		execv(path, argv + optind);
+	else
+		execvp(argv[optind], argv + optind);
 	if (errno == ENOENT) {
 		fprintf(stderr, "verbatim: cannot execute %s: its interpreter is missing\n", path);
 		return COMMAND_RUN_NOT_EXECUTABLE;

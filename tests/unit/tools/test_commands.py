@@ -9,6 +9,7 @@ import json
 import os
 import pathlib
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -121,6 +122,52 @@ def test_run_exit_statuses():
         # Not an error where Verbatim happens to be installed.
         assert got.returncode in (0, 125), got
         assert got.returncode == 0 or 'build or install' in got.stderr, got
+
+
+def program_of(path, machine, types):
+    """An ELF file for 64 bits that holds no code, with segments of these types."""
+    head = b'\x7fELF\x02\x01\x01'.ljust(16, b'\0') + struct.pack('<HHIQQQIHHHHHH', 2, machine, 1, 0, 64, 0, 0, 64, 56,
+                                                                   len(types), 0, 0, 0)
+    path.write_bytes(head + b''.join(struct.pack('<IIQQQQQQ', kind, 4, 0, 0, 0, 0, 0, 4096) for kind in types))
+    path.chmod(0o755)
+    return path
+
+
+def test_run_tells_what_it_does_not_reach():
+    own = int.from_bytes(pathlib.Path(VERBATIM).read_bytes()[18:20], sys.byteorder)
+    load, interpreter, own_class = 1, 3, struct.calcsize('P') == 8
+    with tree('verbatim', 'src/verbs/libibverbs.so.1', 'src/cm/librdmacm.so.1') as top:
+        def run(*argv):
+            return call('run', '--', *argv, program=top / 'verbatim')
+
+        static = program_of(top / 'static', own, [load])
+        script = top / 'script'
+        script.write_text(f'#!{static} -x\n', encoding='ascii')
+        script.chmod(0o755)
+        if own_class:
+            assert f'{static} is statically linked' in run(static).stderr
+            assert f'{static}, which runs {script}, is statically linked' in run(script).stderr
+        # for another machine: no shell may take it for a script
+        got = run(program_of(top / 'other', own ^ 1, [load, interpreter]))
+        assert got.returncode == 126, got
+        warning, error = got.stderr.splitlines()
+        assert 'is made for another kind of machine than Verbatim' in warning, got
+        assert error == f'verbatim: cannot execute {top}/other: Exec format error', got
+        # without #! a shell runs it, as with execvp
+        script.write_text('echo reached\n', encoding='ascii')
+        got = run(script)
+        assert (got.returncode, got.stdout, got.stderr) == (0, 'reached\n', ''), got
+        if os.getuid() == 0:
+            private = top / 'private'
+            shutil.copy('/bin/true', private)
+            os.chown(private, 65534, -1)
+            private.chmod(0o4755)
+            assert f"{private} runs with privileges of its own" in run(private).stderr
+            # the kernel ignores it of a script
+            script.write_text('#!/bin/true\n', encoding='ascii')
+            os.chown(script, 65534, -1)
+            script.chmod(0o4755)
+            assert run(script).stderr == ''
 
 
 def test_enable_and_disable_below_a_root():

@@ -107,6 +107,44 @@ static void dynamic_programs_and_scripts_are_fine(void **state)
 	assert_int_equal(program_judge(path), PROGRAM_FINE);
 }
 
+static void write_script(const char *text)
+{
+	write_program(text, strlen(text), 0755);
+}
+
+static void expect_interpreter(const char *text, const char *expected)
+{
+	char found[PATH_MAX];
+
+	write_script(text);
+	assert_int_equal(program_interpreter(path, found, sizeof(found)), expected != NULL);
+	if (expected)
+		assert_string_equal(found, expected);
+}
+
+static void interpreters_of_scripts_are_found(void **state)
+{
+	char long_line[400], sh[PATH_MAX], short_room[4];
+
+	assert_int_equal(program_find("sh", sh, sizeof(sh)), 0);
+	expect_interpreter("#!/bin/sh\n", "/bin/sh");
+	expect_interpreter("#! \t/bin/sh -e x\ny", "/bin/sh");
+	expect_interpreter("#!relative/env-of-ours sh\n", "relative/env-of-ours");
+	expect_interpreter("#!/usr/bin/env sh\n", sh);
+	expect_interpreter("#!/usr/bin/env -S A=1 sh -e\n", sh);
+	expect_interpreter("#!/usr/bin/env no-such-program\n", "/usr/bin/env");
+	expect_interpreter("#!/usr/bin/env\n", "/usr/bin/env");
+	expect_interpreter("#!\n", NULL);
+	expect_interpreter("#!/bin/sh", "/bin/sh");
+	expect_interpreter("echo\n", NULL);
+	expect_interpreter("", NULL);
+	snprintf(long_line, sizeof(long_line), "#!/%0300d\n", 0);
+	expect_interpreter(long_line, NULL);
+	write_script("#!/bin/sh\n");
+	assert_false(program_interpreter(path, short_room, sizeof(short_room)));
+	assert_false(program_interpreter("/no/such", sh, sizeof(sh)));
+}
+
 static void static_programs_are_noticed(void **state)
 {
 	image.segments[1].p_type = PT_NOTE;
@@ -163,6 +201,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(names_are_found_as_execvp_does),
 		cmocka_unit_test(dynamic_programs_and_scripts_are_fine),
+		cmocka_unit_test(interpreters_of_scripts_are_found),
 		cmocka_unit_test(static_programs_are_noticed),
 		cmocka_unit_test(other_machines_are_noticed),
 		cmocka_unit_test(broken_headers_do_no_harm),
