@@ -64,21 +64,23 @@ def verdict(row, wrong):
 
 
 def attempts(row, runs):
-    """What went wrong first, or nothing; and the seconds of each run. A row that failed is not run again."""
+    """What went wrong in the last run, or nothing; and the seconds of each. After one that FAILED there is none."""
     seconds = []
     wrong = ''
-    while not wrong and len(seconds) < runs:
+    while len(seconds) < runs:
         start = time.monotonic()
         wrong = attempt(row)
         seconds.append(time.monotonic() - start)
+        if verdict(row, wrong) == 'FAILED':
+            break
     return wrong, seconds
 
 
-def times(wrong, seconds, runs):
-    """How often it went well, and how long it took."""
+def times(result, seconds, runs):
+    """How often it was as expected, and how long it took."""
     if runs == 1:
         return f'{seconds[0]:.1f} s'
-    return f'{len(seconds) - bool(wrong)} of {runs}, {min(seconds):.1f}-{max(seconds):.1f} s'
+    return f'{len(seconds) - (result == "FAILED")} of {runs}, {min(seconds):.1f}-{max(seconds):.1f} s'
 
 
 def main():
@@ -102,15 +104,17 @@ def main():
             wrong, seconds = attempts(row, options.runs)
             result = verdict(row, wrong)
             count[result] += 1
-            line = f'{row.program}, {row.text}, {row.where}: {result}, {times(wrong, seconds, options.runs)}'
+            package = f'{row.package} {version(row.package)}'
+            line = (f'{row.program}, {package}, {row.text}, {row.where}: {result}, '
+                    f'{times(result, seconds, options.runs)}')
             print(line, flush=True)
             if result == 'FAILED':
                 wrong = wrong or 'it is known to fail, and did not'
                 print(wrong, flush=True)
             if wrong:
                 print(line, wrong, sep='\n', file=failed, flush=True)
-            print(row.program, f'{row.package} {version(row.package)}', row.text, row.where, result,
-                  row.known.why if row.known else '', sep='\t', file=file, flush=True)
+            print(row.program, package, row.text, row.where, result, row.known.why if row.known else '', sep='\t',
+                  file=file, flush=True)
     if count['known']:
         print(f'{count["known"]} failed as they are known to')
     print(f'{count["holds"]} passed, {count["FAILED"]} failed')
