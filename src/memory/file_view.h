@@ -10,19 +10,26 @@
  * and the part is unmapped again. The first page of that is the next scratch. A part has what
  * madvise(2) said of the scratch (MADV_DONTFORK, MADV_DONTDUMP).
  *
- * Any thread may map; open and close exclude other calls. The lock is innermost.
+ * Any thread may map; open and close exclude other calls. The lock is innermost. The child of a
+ * fork maps nothing of what its parent opened: a thread of the parent may have held the lock, and
+ * moved the scratch, while the kernel copied the process.
  */
 #ifndef MEMORY_FILE_VIEW_H
 #define MEMORY_FILE_VIEW_H
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/lock.h"
+
+#define FILE_VIEW_RETRY_NS 1000000000ull
 
 struct file_view {
 	struct lock lock; /* guards scratch */
 	char *scratch;
+	_Atomic uint64_t not_before_ns; /* by the coarse clock: when to try again after a failure */
+	pid_t opener;
 };
 
 /*
@@ -35,11 +42,14 @@ int file_view_open(struct file_view *view, int fd, int protection);
 void file_view_advise(struct file_view *view, int advice);
 
 /*
- * The part [offset, offset + bytes) of the file, which cannot shrink and has it: both are multiples
- * of the page, and offset is not 0. The caller unmaps it. Needs offset + bytes of addresses for a
- * moment. MAP_FAILED and errno: nothing has changed. Caller holds view->lock.
+ * Maps the part [offset, offset + bytes) of the file, which cannot shrink and has it, and stores
+ * its address at *place (release), unless another thread has. Offset is a multiple of the page, and
+ * not 0. The caller unmaps it. Needs offset + bytes of addresses for a moment (RLIMIT_AS).
+ *
+ * 0 or -errno; then nothing has changed. -EALREADY: it was not tried, as it has failed within the
+ * last FILE_VIEW_RETRY_NS, or in the child of a fork. errno is left alone.
  */
-void *file_view_map(struct file_view *view, uint64_t offset, size_t bytes) REQUIRES(view->lock);
+int file_view_map(struct file_view *view, char *_Atomic *place, uint64_t offset, size_t bytes);
 
 void file_view_close(struct file_view *view);
 

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "memory/heap.h"
 
+#include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/cause.h"
 #include "base/memory_file.h"
 #include "memory/sparse.h"
 
@@ -36,17 +39,34 @@ static uint64_t usable_bytes(int fd)
 	return (uint64_t)st.st_size;
 }
 
+static void report(int error)
+{
+	cause_report_ratelimited(CAUSE_MEMORY_EXHAUSTED, 0, "addresses for migrated pages: %s",
+				 strerror(-error));
+}
+
+/* False: it cannot be mapped; that is reported. */
+static bool open_view(struct heap *heap, int fd)
+{
+	int error = file_view_open(&heap->view, fd, PROT_READ | PROT_WRITE);
+
+	if (error) {
+		report(error);
+		return false;
+	}
+	/* a child must not write there; a core file needs no memory of a peer */
+	file_view_advise(&heap->view, MADV_DONTFORK);
+	file_view_advise(&heap->view, MADV_DONTDUMP);
+	return true;
+}
+
 void heap_init(struct heap *heap, int fd)
 {
 	uint64_t bytes = usable_bytes(fd);
 
 	empty(heap);
-	if (bytes && !file_view_open(&heap->view, fd, PROT_READ | PROT_WRITE)) {
-		/* a child must not write there; a core file needs no memory of a peer */
-		file_view_advise(&heap->view, MADV_DONTFORK);
-		file_view_advise(&heap->view, MADV_DONTDUMP);
+	if (bytes && open_view(heap, fd))
 		heap->bytes = bytes;
-	}
 	if (fd >= 0)
 		close(fd);
 }
@@ -67,7 +87,7 @@ static uint64_t lead_of(uint64_t window)
 	return window ? 0 : HEAP_FIRST;
 }
 
-/* Those behind its lead. */
+/* Those behind its lead. The file's last one may end within a page. */
 static size_t window_bytes(const struct heap *heap, uint64_t window)
 {
 	uint64_t begin = window * HEAP_WINDOW_BYTES, end = begin + HEAP_WINDOW_BYTES;
@@ -78,8 +98,8 @@ static size_t window_bytes(const struct heap *heap, uint64_t window)
 void heap_fini(struct heap *heap)
 {
 	for (unsigned i = 0; i < HEAP_WINDOWS; i++)
-		if (heap->windows[i] && heap->windows[i] != MAP_FAILED)
-			munmap(heap->windows[i] + lead_of(i), window_bytes(heap, i));
+		if (heap->windows[i])
+			munmap(heap->windows[i], window_bytes(heap, i));
 	if (heap->bytes && heap->fd < 0)
 		file_view_close(&heap->view);
 	heap_forget(heap);
@@ -99,67 +119,57 @@ void heap_forget(struct heap *heap)
 bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset)
 {
 	uint64_t window = offset / HEAP_WINDOW_BYTES;
-	const char *base = window < HEAP_WINDOWS ? heap->windows[window] : NULL;
+	const char *at = window < HEAP_WINDOWS ? heap->windows[window] : NULL;
 
-	return base && base != MAP_FAILED && (uintptr_t)base + offset % HEAP_WINDOW_BYTES == start;
+	return at && (uintptr_t)at + offset % HEAP_WINDOW_BYTES - lead_of(window) == start;
 }
 
-static char *map_own_window(struct heap *heap, uint64_t window)
+static int map_own_window(struct heap *heap, uint64_t window)
 {
-	uint64_t lead = lead_of(window);
 	size_t bytes = window_bytes(heap, window);
 	char *none = NULL, *fresh = sparse_map(bytes, MAP_SHARED | MAP_NORESERVE, heap->fd,
-					       window * HEAP_WINDOW_BYTES + lead);
+					       window * HEAP_WINDOW_BYTES + lead_of(window));
 
-	if (fresh != MAP_FAILED) {
-		madvise(fresh, bytes, MADV_DONTFORK);
-		madvise(fresh, bytes, MADV_DONTDUMP);
-		fresh -= lead;
-	}
-	if (atomic_compare_exchange_strong(&heap->windows[window], &none, fresh))
-		return fresh;
-	if (fresh != MAP_FAILED)
-		munmap(fresh + lead, bytes);
-	return none; /* another thread has mapped it */
+	if (fresh == MAP_FAILED)
+		return -errno;
+	madvise(fresh, bytes, MADV_DONTFORK);
+	madvise(fresh, bytes, MADV_DONTDUMP);
+	if (!atomic_compare_exchange_strong(&heap->windows[window], &none, fresh))
+		munmap(fresh, bytes); /* another thread has mapped it */
+	return 0;
 }
 
-static char *map_peer_window(struct heap *heap, uint64_t window)
+/* NULL: it cannot be mapped. */
+static char *map_window(struct heap *heap, uint64_t window)
 {
-	struct file_view *view = &heap->view;
-	uint64_t lead = lead_of(window);
-	char *base;
+	char *_Atomic *place = &heap->windows[window];
+	int error = heap->fd >= 0 ? map_own_window(heap, window)
+				  : file_view_map(&heap->view, place,
+						  window * HEAP_WINDOW_BYTES + lead_of(window),
+						  window_bytes(heap, window));
 
-	lock_acquire(&view->lock);
-	base = atomic_load_explicit(&heap->windows[window], memory_order_relaxed);
-	if (!base) { /* else another thread has mapped it */
-		base = file_view_map(view, window * HEAP_WINDOW_BYTES + lead,
-				     window_bytes(heap, window));
-		if (base != MAP_FAILED)
-			base -= lead;
-		/* barrier WINDOW */
-		atomic_store_explicit(&heap->windows[window], base, memory_order_release);
-	}
-	lock_release(&view->lock);
-	return base;
+	if (error && error != -EALREADY)
+		report(error);
+	return atomic_load_explicit(place, memory_order_acquire);
 }
 
 char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes)
 {
 	uint64_t window = offset / HEAP_WINDOW_BYTES;
 	uint64_t begin = offset % HEAP_WINDOW_BYTES;
-	char *base;
+	char *at;
 
 	if (window >= HEAP_WINDOWS || offset < HEAP_FIRST || offset >= heap->bytes ||
 	    *bytes > heap->bytes - offset)
 		return NULL;
-	base = atomic_load_explicit(&heap->windows[window], memory_order_acquire);
-	if (!base)
-		base = heap->fd < 0 ? map_peer_window(heap, window) : map_own_window(heap, window);
-	if (base == MAP_FAILED)
+	at = atomic_load_explicit(&heap->windows[window], memory_order_acquire);
+	if (!at)
+		at = map_window(heap, window);
+	if (!at)
 		return NULL;
 	if (*bytes > HEAP_WINDOW_BYTES - begin)
 		*bytes = HEAP_WINDOW_BYTES - begin;
-	return base + begin;
+	return at + (begin - lead_of(window));
 }
 
 static void set_worth(struct heap *heap, uint32_t key, int64_t worth)

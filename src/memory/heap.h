@@ -11,9 +11,11 @@
  * there in the child of a fork.
  *
  * A peer's file is mapped without its descriptor (memory/file_view.h), so that a process with
- * hundreds of peers needs few. The way to a part of it leads over mappings of all before it, for a
- * moment. In our own heap memory/move.h might find these, and take them for the program's; so it
- * keeps its descriptor.
+ * hundreds of peers needs few. To map a window of it takes the addresses of all before it, too, for
+ * a moment (RLIMIT_AS): window n needs (n + 1) * HEAP_WINDOW_BYTES. In our own heap memory/move.h
+ * might find these mappings, and take them for the program's; so it keeps its descriptor.
+ *
+ * A window that cannot be mapped is tried again with a later operation.
  *
  * Barrier WINDOW: who maps a window then stores its address (release); those who look up load it
  * (acquire). Of a peer's heap threads map windows one at a time, under the view's lock; of our own
@@ -40,10 +42,7 @@ struct heap {
 	int fd;		       /* of this process's own; else -1 */
 	uint64_t bytes;	       /* 0: not used */
 	struct file_view view; /* of a peer's */
-	/*
-	 * Where each begins; the first one's bytes below HEAP_FIRST are not mapped. NULL: not yet;
-	 * MAP_FAILED: cannot be.
-	 */
+	/* Where each is mapped, the first one from HEAP_FIRST on. NULL: not yet. */
 	char *_Atomic windows[HEAP_WINDOWS];
 	/*
 	 * key << 32 | the worth of migration so far (heap.c); keys of one entry displace each other

@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "base/cause.h"
-#include "base/clock.h"
 
 /* Nobody writes to it. Aligned for an entry: more would align the library's segment. */
 static _Alignas(64) char none[PEER_WINDOW_BYTES];
@@ -76,8 +75,6 @@ int peer_arena_open(struct peer_arena *arena, int fd)
 		error = file_view_open(&arena->view, fd, PROT_READ);
 	if (error)
 		unmap_windows(arena);
-	atomic_init(&arena->not_before_ns, 0);
-	arena->opener = getpid();
 	arena->own = false;
 	return error;
 }
@@ -86,8 +83,6 @@ void peer_arena_open_own(struct peer_arena *arena, void *own)
 {
 	for (uint32_t i = 0; i < PEER_WINDOWS; i++)
 		atomic_init(&arena->windows[i], (char *)own + (size_t)i * PEER_WINDOW_BYTES);
-	atomic_init(&arena->not_before_ns, 0);
-	arena->opener = getpid();
 	arena->own = true;
 }
 
@@ -115,41 +110,15 @@ bool peer_arena_is_missing(const void *entry)
 	return (uintptr_t)entry - (uintptr_t)none < sizeof(none);
 }
 
-static void on_failure(struct peer_arena *arena, int error)
-{
-	atomic_store_explicit(&arena->not_before_ns, clock_coarse_ns() + PEER_ARENA_RETRY_NS,
-			      memory_order_relaxed);
-	cause_report_ratelimited(CAUSE_MEMORY_EXHAUSTED, 0, "tables of process %d: %s",
-				 (int)peer_arena_header(arena)->pid, strerror(error));
-}
-
-static bool may_try(struct peer_arena *arena)
-{
-	uint64_t not_before = atomic_load_explicit(&arena->not_before_ns, memory_order_relaxed);
-
-	return (!not_before || clock_coarse_ns() >= not_before) && arena->opener == getpid();
-}
-
 char *peer_arena_map(struct peer_arena *arena, uint32_t window)
 {
-	struct file_view *view = &arena->view;
-	int saved = errno, error = 0;
-	char *base;
+	int error = file_view_map(&arena->view, &arena->windows[window],
+				  (uint64_t)window * PEER_WINDOW_BYTES, PEER_WINDOW_BYTES);
 
-	if (!may_try(arena))
-		return none;
-	lock_acquire(&view->lock);
-	base = atomic_load_explicit(&arena->windows[window], memory_order_relaxed);
-	if (!base) { /* else another thread has mapped it */
-		base = file_view_map(view, (uint64_t)window * PEER_WINDOW_BYTES, PEER_WINDOW_BYTES);
-		if (base == MAP_FAILED)
-			error = errno;
-		else /* barrier WINDOW */
-			atomic_store_explicit(&arena->windows[window], base, memory_order_release);
-	}
-	lock_release(&view->lock);
-	if (error)
-		on_failure(arena, error);
-	errno = saved;
-	return error ? none : base;
+	if (!error)
+		return atomic_load_explicit(&arena->windows[window], memory_order_acquire);
+	if (error != -EALREADY)
+		cause_report_ratelimited(CAUSE_MEMORY_EXHAUSTED, 0, "tables of process %d: %s",
+					 (int)peer_arena_header(arena)->pid, strerror(-error));
+	return none;
 }

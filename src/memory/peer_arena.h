@@ -14,21 +14,17 @@
  * peer's entry among these, or after, and then looks it up at once. Another window is mapped when
  * something in it is looked up: that of a key of a process with more than 1,024 keys at a time. If
  * that is not possible, the lookup finds zeros: no such QP, no such key. That is reported, and not
- * tried again for PEER_ARENA_RETRY_NS.
+ * tried again for FILE_VIEW_RETRY_NS.
  *
  * Any thread; opening and closing exclude other calls. Barrier WINDOW: a thread maps a window under
  * the view's lock, then stores its address (release); those who look up load it (acquire). A window
- * stays mapped until the arena is closed.
- *
- * The child of a fork maps no window of what its parent opened: a thread of the parent may have
- * held the lock, and moved the scratch, while the kernel copied the process.
+ * stays mapped until the arena is closed. The child of a fork maps none (memory/file_view.h).
  */
 #ifndef MEMORY_PEER_ARENA_H
 #define MEMORY_PEER_ARENA_H
 
 #include <stdbool.h>
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "base/arena.h"
 #include "base/page.h"
@@ -40,8 +36,6 @@
 
 /* Released indexes rest, so a process with few keys at a time uses these alone in its life. */
 #define PEER_KEYS_AT_ONCE (KEY_REST + 1024)
-
-#define PEER_ARENA_RETRY_NS 1000000000ull
 
 static_assert(ARENA_BYTES % PEER_WINDOW_BYTES == 0, "windows are of one length");
 static_assert(ARENA_QP_OFFSET % sizeof(struct arena_qp) == 0 &&
@@ -56,8 +50,6 @@ static_assert(ARENA_HAZARD_OFFSET + ARENA_HAZARDS * sizeof(struct arena_hazard) 
 struct peer_arena {
 	char *_Atomic windows[PEER_WINDOWS]; /* NULL: not mapped yet */
 	struct file_view view;		     /* not of one's own */
-	_Atomic uint64_t not_before_ns;	     /* by the coarse clock: when to try again */
-	pid_t opener;
 	bool own;
 };
 

@@ -17,6 +17,7 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "base/page.h"
 #include "memory/file_view.h"
 
@@ -50,11 +51,10 @@ static int teardown(void **state)
 
 static void *map_part(uint32_t i, uint32_t parts)
 {
-	void *part;
+	char *_Atomic part = NULL;
+	int error = file_view_map(&view, &part, (uint64_t)i * PART, (size_t)parts * PART);
 
-	lock_acquire(&view.lock);
-	part = file_view_map(&view, (uint64_t)i * PART, (size_t)parts * PART);
-	lock_release(&view.lock);
+	assert_int_equal(error != 0, part == NULL);
 	return part;
 }
 
@@ -75,7 +75,7 @@ static void test_in_any_order(void **state)
 		uint32_t at = n * 37 % PARTS;
 
 		parts[at] = map_part(at, 1);
-		assert_ptr_not_equal(parts[at], MAP_FAILED);
+		assert_non_null(parts[at]);
 	}
 	for (uint32_t i = 0; i < PARTS; i++)
 		if (parts[i]) {
@@ -92,7 +92,7 @@ static void test_longer_parts(void **state)
 {
 	uint32_t *part = map_part(7, 9);
 
-	assert_ptr_not_equal(part, MAP_FAILED);
+	assert_non_null(part);
 	for (uint32_t i = 0; i < 9; i++)
 		assert_true(is_part(part + i * (PART / sizeof(*part)), 7 + i));
 	munmap(part, (size_t)9 * PART);
@@ -106,8 +106,8 @@ static void *map_many(void *arg)
 		uint32_t i = 1 + (n * 29 + (uint32_t)(uintptr_t)arg) % (PARTS - 1);
 		uint32_t *part = map_part(i, 1);
 
-		wrong += part == MAP_FAILED || !is_part(part, i);
-		if (part != MAP_FAILED)
+		wrong += !part || !is_part(part, i);
+		if (part)
 			munmap(part, PART);
 	}
 	return (void *)wrong;
@@ -126,24 +126,82 @@ static void test_threads(void **state)
 	}
 }
 
-/* Nothing has changed then. */
+/* What several threads look for is mapped once. */
+static void *map_the_same(void *arg)
+{
+	static char *_Atomic places[PARTS];
+	uintptr_t wrong = 0;
+
+	for (uint32_t i = 1; i < PARTS; i++)
+		wrong += file_view_map(&view, &places[i], (uint64_t)i * PART, PART) ||
+			 !is_part((uint32_t *)places[i], i);
+	pthread_barrier_wait(arg);
+	for (uint32_t i = 1; i < PARTS; i++) {
+		char *part = atomic_exchange(&places[i], NULL);
+
+		if (part)
+			munmap(part, PART);
+	}
+	return (void *)wrong;
+}
+
+static void test_threads_at_the_same_places(void **state)
+{
+	pthread_barrier_t mapped;
+	pthread_t threads[2];
+	void *wrong;
+
+	pthread_barrier_init(&mapped, NULL, 2);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, map_the_same, &mapped), 0);
+	for (int i = 0; i < 2; i++) {
+		pthread_join(threads[i], &wrong);
+		assert_null(wrong);
+	}
+	pthread_barrier_destroy(&mapped);
+}
+
+/* Nothing has changed then, and it is tried again some time later. */
 static void test_without_addresses(void **state)
 {
 	struct rlimit before, none;
-	uint32_t *part;
+	char *_Atomic part = NULL;
 
 	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
 	none = (struct rlimit){ .rlim_cur = 1, .rlim_max = before.rlim_max };
 	for (int i = 0; i < 3; i++) {
+		int error;
+
+		errno = EPROTO;
 		assert_int_equal(setrlimit(RLIMIT_AS, &none), 0);
-		part = map_part(11, 1);
-		assert_int_equal(errno, ENOMEM);
+		error = file_view_map(&view, &part, 11 * PART, PART);
 		assert_int_equal(setrlimit(RLIMIT_AS, &before), 0);
-		assert_ptr_equal(part, MAP_FAILED);
+		assert_int_equal(error, -ENOMEM);
+		assert_int_equal(errno, EPROTO);
+		assert_int_equal(file_view_map(&view, &part, 11 * PART, PART), -EALREADY);
+		assert_null(part);
+		assert_in_range(view.not_before_ns, 1, clock_now_ns() + FILE_VIEW_RETRY_NS);
+		view.not_before_ns = clock_coarse_ns();
 	}
-	part = map_part(11, 1);
-	assert_true(part != MAP_FAILED && is_part(part, 11));
+	assert_int_equal(file_view_map(&view, &part, 11 * PART, PART), 0);
+	assert_true(is_part((uint32_t *)part, 11));
 	munmap(part, PART);
+}
+
+static void test_a_child_maps_nothing(void **state)
+{
+	int status;
+	pid_t child = fork();
+
+	if (!child) {
+		char *_Atomic part = NULL;
+
+		/* as another thread of the parent may have held it */
+		lock_acquire(&view.lock);
+		_exit(file_view_map(&view, &part, PART, PART) != -EALREADY || part);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
 }
 
 /* A process that locks all its memory, and may not lock more, maps parts as others do. */
@@ -160,7 +218,7 @@ static void map_locked(void)
 	if (file_view_open(&view, fd, PROT_READ))
 		_exit(3);
 	for (uint32_t i = 1; i < PARTS; i++)
-		if (map_part(i, 1) == MAP_FAILED)
+		if (!map_part(i, 1))
 			_exit(4);
 	_exit(0);
 }
@@ -189,9 +247,10 @@ static void test_no_view_of_a_bad_descriptor(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		TEST(test_in_any_order),  TEST(test_longer_parts),
-		TEST(test_threads),	  TEST(test_without_addresses),
-		TEST(test_locked_memory), cmocka_unit_test(test_no_view_of_a_bad_descriptor),
+		TEST(test_in_any_order),      TEST(test_longer_parts),
+		TEST(test_threads),	      TEST(test_threads_at_the_same_places),
+		TEST(test_without_addresses), TEST(test_a_child_maps_nothing),
+		TEST(test_locked_memory),     cmocka_unit_test(test_no_view_of_a_bad_descriptor),
 	};
 
 	return cmocka_run_group_tests_name("file view", tests, NULL, NULL);

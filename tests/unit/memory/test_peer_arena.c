@@ -125,8 +125,8 @@ static void test_what_cannot_be_mapped_is_zero(void **state)
 	/* not at once */
 	assert_true(peer_arena_is_missing(peer_arena_qp(&arena, 2560)));
 	assert_int_equal(mapped(), AT_ONCE);
-	assert_in_range(arena.not_before_ns, 1, clock_now_ns() + PEER_ARENA_RETRY_NS);
-	arena.not_before_ns = clock_coarse_ns();
+	assert_in_range(arena.view.not_before_ns, 1, clock_now_ns() + FILE_VIEW_RETRY_NS);
+	arena.view.not_before_ns = clock_coarse_ns();
 	assert_false(peer_arena_is_missing(peer_arena_qp(&arena, 2560)));
 	assert_int_equal(peer_arena_qp(&arena, 2560)->dest_qpn, 2561);
 	assert_int_equal(peer_arena_key(&arena, 5632)->pd, 5633);

@@ -424,7 +424,7 @@ static void test_death_of_one_that_cannot_be_looked_up(void **state)
 						   (uint32_t)sizeof(struct arena_qp);
 
 	atomic_store(&other.link->arena.windows[place / PEER_WINDOW_BYTES], NULL);
-	other.link->arena.not_before_ns = UINT64_MAX;
+	other.link->arena.view.not_before_ns = UINT64_MAX;
 	progress_on_death(other.link);
 	assert_int_equal(qp_state(bystander), IBV_QPS_ERR);
 	assert_int_equal(qp_state(qp), IBV_QPS_RTS);
