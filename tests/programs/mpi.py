@@ -36,9 +36,14 @@ def check_run(program, ranks, seconds):
     rows.check(ended - last < SECONDS_TO_END, f'ended {ended - last:.2f} s after the last call', program.report())
 
 
+def packets_sent(host):
+    """Of the device, to other hosts, since its verbatimd began."""
+    return int(host.run('cat', f'/sys/class/infiniband/{host.device}/ports/1/counters/port_xmit_packets'))
+
+
 def add_rows(name, package, compiler, start):
-    """start(a, b, program, ranks, transports, agent) begins mpirun; UCX has these transports. With an `agent`, which
-    runs commands on b as ssh does, half of the ranks are there.
+    """start(a, b, program, ranks, transports, agent) begins mpirun; UCX has these transports, or its own choice of all
+    if there are none. With an `agent`, which runs commands on b as ssh does, half of the ranks are there.
     """
     def cases(ranks, transports):
         def run(a, b):
@@ -50,7 +55,11 @@ def add_rows(name, package, compiler, start):
                     check_run(mpirun, ranks, 40)
                 finally:
                     a.release(mpirun)
+                if not transports:
+                    sent = packets_sent(a)
+                    rows.check(sent > 1000, f'{sent} packets: it went another way')
         return run
 
     for ranks, transport in ((2, 'rc_v'), (4, 'rc_v'), (8, 'rc_v'), (4, 'ud_v')):
         rows.row(name, f'{ranks} ranks by UCX {transport}', package, seconds=60)(cases(ranks, f'{transport},self'))
+    rows.row(name, '2 ranks by UCX as it chooses', package, where=(rows.TWO,), seconds=60)(cases(2, None))

@@ -9,9 +9,9 @@ def start(a, b, program, ranks, transports, agent):
         each = ranks // 2
         hosts = ('-hosts', f'{a.address}:{each},{b.address}:{each}', '-launcher', 'ssh', '-launcher-exec', agent,
                  '-iface', a.interface)
-    # MPICH's own shared memory between ranks of a host is left aside.
-    return a.start('mpiexec.mpich', *hosts, '-n', ranks, '-genv', 'UCX_TLS', transports, program,
-                   env={'MPIR_CVAR_NOLOCAL': '1'})
+    # MPICH's own shared memory between ranks of a host is left aside, as UCX's is.
+    chosen = ('-genv', 'UCX_TLS', transports, '-genv', 'MPIR_CVAR_NOLOCAL', '1') if transports else ()
+    return a.start('mpiexec.mpich', *hosts, '-n', ranks, *chosen, program)
 
 
 mpi.add_rows('MPICH', 'mpich', 'mpicc.mpich', start)

@@ -6,7 +6,7 @@ import mpi
 
 # Open MPI refuses to run for root, and more ranks than cores.
 ENV = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
-OPTIONS = ('--oversubscribe', '--bind-to', 'none', '--mca', 'pml', 'ucx', '--mca', 'osc', 'ucx', '-x', 'UCX_TLS')
+OPTIONS = ('--oversubscribe', '--bind-to', 'none', '--mca', 'pml', 'ucx', '--mca', 'osc', 'ucx')
 
 
 def start(a, b, program, ranks, transports, agent):
@@ -16,8 +16,9 @@ def start(a, b, program, ranks, transports, agent):
         each = ranks // 2
         hosts = ('--host', f'{a.address}:{each},{b.address}:{each}', '--mca', 'plm_rsh_agent', agent,
                  '--mca', 'oob_tcp_if_include', a.interface, '--mca', 'oob', 'tcp')
-    return a.start('mpirun.openmpi', *OPTIONS, *hosts, '-n', ranks, program,
-                   env={**ENV, 'UCX_TLS': transports, 'TMPDIR': os.environ.get('TMPDIR', '/tmp')})
+    chosen = ('-x', f'UCX_TLS={transports}') if transports else ()
+    return a.start('mpirun.openmpi', *OPTIONS, *chosen, *hosts, '-n', ranks, program,
+                   env={**ENV, 'TMPDIR': os.environ.get('TMPDIR', '/tmp')})
 
 
 mpi.add_rows('Open MPI', 'openmpi-bin', 'mpicc.openmpi', start)
