@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Programs that look into /sys/class/infiniband and /dev/infiniband, in `verbatim run`."""
+import ipaddress
 import os
 import re
 import subprocess
@@ -98,6 +99,30 @@ def test_shell_tools(runner):
     assert f'{DEVICE} -> ../../devices/verbatim/{DEVICE}/infiniband/{DEVICE}' in output
     assert 'No such file' not in output and 'cannot' not in output, output
 
+
+# What show_gids of NVIDIA's mlnx-tools does, which Debian has not: a process for each file, those of empty GIDs too.
+SHOW_GIDS = '''
+for device in $(ls /sys/class/infiniband/); do
+    for port in $(ls /sys/class/infiniband/$device/ports/); do
+        at=/sys/class/infiniband/$device/ports/$port
+        for index in $(ls $at/gids/); do
+            gid=$(cat $at/gids/$index)
+            [ "$gid" = 0000:0000:0000:0000:0000:0000:0000:0000 ] ||
+                echo $device $port $index $gid $(cat $at/gid_attrs/ndevs/$index) $(cat $at/gid_attrs/types/$index)
+        done
+    done
+done'''
+
+
+def test_show_gids(runner):
+    shown = [line.split(maxsplit=5) for line in runner.run('sh', '-c', SHOW_GIDS).splitlines()]
+    assert [line for line in shown if line[4:] != ['lo', 'RoCE v2']] == []
+    listed = runner.run('ibv_devinfo', '-v', '-d', DEVICE)
+    gids = [(index, str(ipaddress.IPv6Address(gid).ipv4_mapped or ipaddress.IPv6Address(gid)))
+            for device, port, index, gid, _, _ in shown if (device, port) == (DEVICE, '1')]
+    assert gids == [(index, gid.removeprefix('::ffff:'))
+                    for index, gid in re.findall(r'GID\[ *(\d+)\]:\s+(\S+), RoCE v2', listed)]
+    assert ('0', HOST) in gids
 
 ROUNDS = 200
 BYTES = 4096
