@@ -240,16 +240,6 @@ int cq_destroy(struct cq *cq)
 	return 0;
 }
 
-void cq_arm(struct cq *cq, bool solicited_only)
-{
-	lock_acquire(&cq->lock);
-	if (!solicited_only)
-		cq->armed = CQ_ARMED_ANY;
-	else if (cq->armed == CQ_NOT_ARMED)
-		cq->armed = CQ_ARMED_SOLICITED;
-	lock_release(&cq->lock);
-}
-
 /* Frees the request's place in its queue, once the program has the completion. */
 static void release_request(const struct cqe *cqe)
 {
@@ -311,8 +301,31 @@ static void notify(struct cq *cq)
 		channel_notify(channel_of(cq->ib.channel), &cq->events);
 }
 
+/* One event tells of all that is in the CQ. */
+static void raise_event(struct cq *cq) REQUIRES(cq->lock)
+{
+	cq->armed = cq->missed = CQ_NOT_ARMED;
+	if (cq->ib.channel)
+		notify(cq);
+}
+
+void cq_arm(struct cq *cq, bool solicited_only)
+{
+	uint8_t wanted = solicited_only ? CQ_ARMED_SOLICITED : CQ_ARMED_ANY;
+
+	lock_acquire(&cq->lock);
+	if (cq->armed < wanted)
+		cq->armed = wanted;
+	if (atomic_load_explicit(&cq->found_empty, memory_order_relaxed) && !cq_is_empty(cq) &&
+	    cq->missed && cq->armed >= cq->missed)
+		raise_event(cq);
+	lock_release(&cq->lock);
+}
+
 void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited)
 {
+	uint8_t wanted =
+		solicited || cqe->status != IBV_WC_SUCCESS ? CQ_ARMED_SOLICITED : CQ_ARMED_ANY;
 	uint32_t head, tail;
 	struct cqe *slot;
 
@@ -324,6 +337,8 @@ void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited)
 		lock_release(&cq->lock);
 		return;
 	}
+	if (head == tail)
+		cq->missed = CQ_NOT_ARMED;
 	if (tail - head > cq->ring_mask)
 		double_part(cq, head, tail);
 	slot = &cq->ring[tail & cq->ring_mask];
@@ -331,12 +346,10 @@ void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited)
 	if (cq->wants_timestamp)
 		slot->timestamp_ns = clock_now_ns();
 	atomic_store_explicit(&cq->tail, tail + 1, memory_order_release);
-	if (cq->armed == CQ_ARMED_ANY ||
-	    (cq->armed == CQ_ARMED_SOLICITED && (solicited || cqe->status != IBV_WC_SUCCESS))) {
-		cq->armed = CQ_NOT_ARMED;
-		if (cq->ib.channel)
-			notify(cq);
-	}
+	if (cq->armed >= wanted)
+		raise_event(cq);
+	else if (!cq->missed || cq->missed > wanted)
+		cq->missed = wanted;
 	CHECK(cq_check(cq));
 	lock_release(&cq->lock);
 }
@@ -364,8 +377,10 @@ int cq_pop(struct cq *cq, int max, struct ibv_wc *wc)
 	uint32_t head, tail;
 	int count = 0;
 
-	if (cq_is_empty(cq))
+	if (cq_is_empty(cq)) {
+		cq_on_found_empty(cq);
 		return 0;
+	}
 	lock_acquire(&cq->lock);
 	head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 	tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
@@ -376,6 +391,8 @@ int cq_pop(struct cq *cq, int max, struct ibv_wc *wc)
 		release_request(cqe);
 	}
 	atomic_store_explicit(&cq->head, head, memory_order_relaxed);
+	if (count)
+		atomic_store_explicit(&cq->found_empty, false, memory_order_relaxed);
 	CHECK(cq_check(cq));
 	lock_release(&cq->lock);
 	return count;
@@ -386,8 +403,10 @@ bool cq_pop_current(struct cq *cq)
 	uint32_t head;
 	bool found;
 
-	if (cq_is_empty(cq))
+	if (cq_is_empty(cq)) {
+		cq_on_found_empty(cq);
 		return false;
+	}
 	lock_acquire(&cq->lock);
 	head = atomic_load_explicit(&cq->head, memory_order_relaxed);
 	found = head != atomic_load_explicit(&cq->tail, memory_order_relaxed);
@@ -395,6 +414,7 @@ bool cq_pop_current(struct cq *cq)
 		cq->current = cq->ring[head & cq->ring_mask];
 		release_request(&cq->current);
 		atomic_store_explicit(&cq->head, head + 1, memory_order_relaxed);
+		atomic_store_explicit(&cq->found_empty, false, memory_order_relaxed);
 	}
 	CHECK(cq_check(cq));
 	lock_release(&cq->lock);

@@ -64,7 +64,7 @@ struct cqe {
 
 static_assert(sizeof(struct cqe) == 64, "a cache line");
 
-/* The completions that raise an event. */
+/* The completions that raise an event: each value includes those before it. */
 enum cq_armed { CQ_NOT_ARMED, CQ_ARMED_SOLICITED, CQ_ARMED_ANY };
 
 struct cq {
@@ -72,14 +72,16 @@ struct cq {
 		struct ibv_cq ib;
 		struct ibv_cq_ex ex; /* comp_mask and functions are set by ibv_create_cq_ex only */
 	};
-	struct lock lock;      /* guards all below, unless noted otherwise */
-	struct cqe *ring;      /* address space for a power of two >= cqe */
-	uint32_t ring_mask;    /* of the part in use, a power of two */
-	uint32_t capacity;     /* ib.cqe: a CQE beyond is an overrun */
-	_Atomic uint32_t tail; /* next to push; cq_is_empty reads it without the lock */
-	_Atomic uint32_t head; /* next to pop; likewise */
-	uint8_t armed;	       /* enum cq_armed */
-	bool overrun;	       /* IBV_EVENT_CQ_ERR was raised; later CQEs are dropped */
+	struct lock lock;	  /* guards all below, unless noted otherwise */
+	struct cqe *ring;	  /* address space for a power of two >= cqe */
+	uint32_t ring_mask;	  /* of the part in use, a power of two */
+	uint32_t capacity;	  /* ib.cqe: a CQE beyond is an overrun */
+	_Atomic uint32_t tail;	  /* next to push; cq_is_empty reads it without the lock */
+	_Atomic uint32_t head;	  /* next to pop; likewise */
+	_Atomic bool found_empty; /* by the last poll; without the lock where it is set */
+	uint8_t armed;		  /* enum cq_armed */
+	uint8_t missed;		  /* enum cq_armed: the least that CQEs without an event wanted */
+	bool overrun;		  /* IBV_EVENT_CQ_ERR was raised; later CQEs are dropped */
 	bool wants_timestamp;
 	bool wants_wallclock;
 	bool ignore_overrun;  /* CQEs that do not fit are dropped without an event */
@@ -111,6 +113,13 @@ static inline bool cq_is_empty(struct cq *cq)
 	       atomic_load_explicit(&cq->tail, memory_order_acquire);
 }
 
+/* A poll has found it empty. */
+static inline void cq_on_found_empty(struct cq *cq)
+{
+	if (!atomic_load_explicit(&cq->found_empty, memory_order_relaxed))
+		atomic_store_explicit(&cq->found_empty, true, memory_order_relaxed);
+}
+
 /*
  * Creates a CQ, without the functions of ibv_cq_ex. 0, -EINVAL (cqe or vector out of range),
  * -EOPNOTSUPP (wc_flags, flags or comp_mask), -ENOMEM; with a cause.
@@ -123,7 +132,13 @@ int cq_resize(struct cq *cq, int cqe);
 /* 0, or -EBUSY while QPs use the CQ. Waits until fetched events are acknowledged. */
 int cq_destroy(struct cq *cq);
 
-/* Arms for the next completion, or for the next solicited or failed one. Idempotent. */
+/*
+ * Arms for the next completion, or for the next solicited or failed one. Idempotent. What is in the
+ * CQ gives no event; but one that came since the last poll, which found the CQ empty, counts as
+ * though it came after the arming. The program cannot tell the two apart, and mlx5, which compares
+ * with the consumer index, raises the event, too. UCX, which sleeps without another poll, relies on
+ * it.
+ */
 void cq_arm(struct cq *cq, bool solicited_only);
 
 /*

@@ -44,6 +44,7 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 	if (cq_is_empty(cq)) {
 		adapter_progress();
 		if (cq_is_empty(cq)) {
+			cq_on_found_empty(cq);
 			adapter_send_acks();
 			return ENOENT;
 		}

@@ -47,6 +47,28 @@ static void rule_29_arrived_before_arming(struct pair *pair)
 	expect(&pair->a, RECEIVES, 51, IBV_WC_SUCCESS);
 }
 
+/* As if it came after the arming; but not what the program did not look for. */
+static void rule_29_arrived_after_an_empty_poll(struct pair *pair)
+{
+	struct ibv_wc wc;
+
+	pair_connect(pair, WITH(.channel = true));
+	REQUIRE(ibv_poll_cq(pair->a.side->cq[RECEIVES], 1, &wc) == 0, "the CQ is not empty");
+	deliver(pair, 50, IBV_SEND_SIGNALED);
+	arm(pair, RECEIVES, true); /* it is not solicited */
+	expect_no_event(pair);
+	arm(pair, RECEIVES, false);
+	expect_event(pair, RECEIVES);
+	arm(pair, RECEIVES, false);
+	expect_no_event(pair);
+	expect(&pair->a, RECEIVES, 50, IBV_WC_SUCCESS);
+	deliver(pair, 51, SOLICITED);
+	expect_event(pair, RECEIVES);
+	deliver(pair, 52, SOLICITED);
+	arm(pair, RECEIVES, true);
+	expect_no_event(pair);
+}
+
 static void rule_29_arming_twice_is_harmless(struct pair *pair)
 {
 	pair_connect(pair, WITH(.channel = true));
@@ -581,6 +603,7 @@ static const struct test tests[] = {
 	EVERY(rule_29_next_completion_makes_an_event),
 	PAIR(rule_29_one_event_per_arming),
 	PAIR(rule_29_arrived_before_arming),
+	PAIR(rule_29_arrived_after_an_empty_poll),
 	PAIR(rule_29_arming_twice_is_harmless),
 	PAIR(rule_29_solicited_only),
 	PAIR(rule_29_solicited_write_with_imm),

@@ -257,6 +257,41 @@ static void test_arming(void **state)
 	assert_int_equal(channel_destroy(channel), 0);
 }
 
+/* What came between a poll that found nothing and the arming, and had no event of its own. */
+static void test_arming_late(void **state)
+{
+	static const struct {
+		bool polled, announced, solicited, only_solicited, event;
+	} rows[] = {
+		{ true, false, false, false, true },   { true, false, true, false, true },
+		{ true, false, true, true, true },     { true, false, false, true, false },
+		{ true, true, false, false, false },   { false, false, true, false, false },
+		{ false, false, false, false, false },
+	};
+	struct channel *channel;
+	struct ibv_wc wc;
+	struct world *world = *state;
+
+	assert_int_equal(channel_create(&world->context->verbs.context, &channel), 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct cq *cq = world_cq(world, 8, channel);
+
+		push(cq, 0, IBV_WC_SUCCESS, true);
+		assert_int_equal(cq_pop(cq, 1, &wc), 1);
+		if (rows[i].polled)
+			assert_int_equal(cq_pop(cq, 1, &wc), 0);
+		if (rows[i].announced)
+			cq_arm(cq, false);
+		push(cq, 1, IBV_WC_SUCCESS, rows[i].solicited);
+		if (rows[i].announced)
+			take_event(channel, cq);
+		cq_arm(cq, rows[i].only_solicited);
+		assert_int_equal(readable(channel), rows[i].event);
+		assert_int_equal(cq_destroy(cq), 0);
+	}
+	assert_int_equal(channel_destroy(channel), 0);
+}
+
 static void test_destroy_withdraws_events(void **state)
 {
 	struct world *world = *state;
@@ -432,6 +467,7 @@ int main(void)
 		TEST(test_ignored_overrun),
 		TEST(test_resize),
 		TEST(test_arming),
+		TEST(test_arming_late),
 		TEST(test_destroy_withdraws_events),
 		TEST(test_sleeper_takes_its_own_event),
 		TEST(test_others_events_are_for_all),
