@@ -19,7 +19,7 @@ import netns  # noqa: E402
 import rows  # noqa: E402
 
 MODULES = ('openmpi', 'mpich', 'ucx', 'libfabric', 'qemu', 'qperf', 'fio', 'dapl', 'rpma', 'iser', 'ceph', 'prober',
-           'debuggers', 'redis')
+           'debuggers', 'redis', 'perftest', 'golang')
 
 
 class OutOfTime(Exception):
