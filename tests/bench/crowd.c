@@ -42,6 +42,7 @@
 #define ROUNDS	      10
 #define QUESTIONS     2000
 #define LATE_NS	      10000000000ull
+#define MEET_SECONDS  250 /* until all are there: those of 1,000 processes on a busy machine */
 #define PSN	      77
 #define FILL_BYTES    16384 /* a message of --fill, and the longest that is received */
 #define FILL_ROUNDS   40
@@ -102,9 +103,22 @@ static bool is_peer(unsigned other)
 	return ahead && (all || !self || !other);
 }
 
+static void on_missing(int signal)
+{
+	static const char why[] = "crowd: not all processes came to the barrier\n";
+
+	/* nothing is left to do if it fails */
+	if (write(STDERR_FILENO, why, sizeof(why) - 1) < 0)
+		_exit(2);
+	_exit(1);
+}
+
+/* A process that waits in vain fails. Then its parent ends, and with it all others. */
 static void meet(void)
 {
+	alarm(MEET_SECONDS);
 	pthread_barrier_wait(&shared->barrier);
+	alarm(0);
 }
 
 static void open_device(const char *name)
@@ -434,7 +448,7 @@ static int run(const char *device, bool check, unsigned seed)
 	fflush(stdout);
 	while (stay && !self && getchar() != EOF)
 		;
-	meet();
+	pthread_barrier_wait(&shared->barrier); /* for as long as they are to stay */
 	_exit(0);
 }
 
@@ -444,6 +458,7 @@ int main(int argc, char **argv)
 	bool check = false;
 	unsigned seed = 1;
 	int status = 0;
+	pid_t parent;
 
 	for (; argc > 1 && !strncmp(argv[1], "--", 2); argc--, argv++)
 		if (!strcmp(argv[1], "--all")) {
@@ -475,6 +490,8 @@ int main(int argc, char **argv)
 	pthread_barrierattr_init(&attr);
 	pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
 	pthread_barrier_init(&shared->barrier, &attr, processes);
+	signal(SIGALRM, on_missing);
+	parent = getpid();
 	for (self = 0; self < processes; self++) {
 		pid_t child = fork();
 
@@ -482,6 +499,8 @@ int main(int argc, char **argv)
 			fail("fork");
 		if (!child) {
 			prctl(PR_SET_PDEATHSIG, SIGKILL); /* the others wait at the barrier */
+			if (getppid() != parent)
+				return 1; /* it has ended before: no signal comes */
 			return run(argv[1], check, seed);
 		}
 	}
