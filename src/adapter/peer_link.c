@@ -64,6 +64,13 @@ bool peer_link_offers_memory(const struct ctl_peer_info *info)
 	       info->side <= 1;
 }
 
+uint64_t peer_link_arena_file(const struct ctl_peer_info *info)
+{
+	struct stat st;
+
+	return fstat(info->arena_fd, &st) ? 0 : st.st_ino;
+}
+
 struct link *peer_link_make(struct ctl_peer_info *info)
 {
 	struct peer_arena arena;
@@ -71,13 +78,15 @@ struct link *peer_link_make(struct ctl_peer_info *info)
 
 	if (!peer_link_offers_memory(info) || !open_arena(info, &arena))
 		return NULL;
-	link = link_create(info->slot, info->pid, (int)info->side, info->link_fd, &arena,
-			   info->wake_fd, info->heap_fd);
+	link = link_create(info->slot, (pid_t)peer_arena_header(&arena)->pid, (int)info->side,
+			   info->link_fd, &arena, info->wake_fd, info->heap_fd);
 	if (!link) {
 		report_failure(info, errno);
 		peer_arena_close(&arena);
 		return NULL;
 	}
+	link->told_pid = info->pid;
+	link->arena_file = peer_link_arena_file(info);
 	info->wake_fd = info->heap_fd = -1;
 	xcopy_probe(link);
 	return link;

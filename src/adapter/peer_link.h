@@ -26,6 +26,9 @@ struct link *peer_link_make_self(uint32_t slot, void *arena, int wake_fd);
 /* It has a memfd for the link, of the right size. */
 bool peer_link_offers_memory(const struct ctl_peer_info *info);
 
+/* The inode of the arena, which no other process that lives has. */
+uint64_t peer_link_arena_file(const struct ctl_peer_info *info);
+
 /* Closes the descriptors that are left in it. */
 void peer_link_close_info(struct ctl_peer_info *info);
 

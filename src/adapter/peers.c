@@ -32,7 +32,7 @@ static struct {
 	uint64_t none_until_ns;	 /* verbatimd has answered that there is no process */
 	bool wanted;		 /* the progress thread has to ask */
 	bool out_of_date;	 /* the question under way is older than a connection */
-	pid_t dead_pid;		 /* of the process in the last answer that was about a dead one */
+	uint64_t dead_arena;	 /* arena_file in the last answer that was about a dead process */
 	enum {
 		INTRODUCED, /* or never linked */
 		ASKED,	    /* the new verbatimd, or soon will be */
@@ -121,10 +121,13 @@ static bool is_dead(const struct link *link)
 	return has_died(link) || liveness_is_dead(link->peer);
 }
 
-/* After execve the PID is the same, but the process that had the link is dead. */
-static bool is_same(const struct link *link, pid_t pid)
+/*
+ * The process is known by its arena. Its PID proves nothing: after execve it is the same, and
+ * verbatimds in several PID namespaces see several.
+ */
+static bool is_same(const struct link *link, uint64_t arena_file)
 {
-	return link->pid == pid && !is_dead(link);
+	return link->arena_file == arena_file && !is_dead(link);
 }
 
 /* The progress thread frees it (peers_free_deferred). */
@@ -138,14 +141,17 @@ static void defer_free(struct link *link) REQUIRES(links_lock)
 /* The link to the process that verbatimd handed over, with a reference; NULL: there is none yet. */
 static struct link *get_present(const struct ctl_peer_info *info)
 {
+	uint64_t arena_file = peer_link_arena_file(info);
 	struct link *there;
 
 	lock_acquire(&links_lock);
 	there = links[info->slot];
-	if (there && !is_same(there, info->pid))
+	if (there && !is_same(there, arena_file))
 		there = NULL;
-	if (there)
+	if (there) {
+		there->told_pid = info->pid;
 		link_get(there);
+	}
 	lock_release(&links_lock);
 	return there;
 }
@@ -169,7 +175,7 @@ static bool enter(struct link *link)
 	lock_acquire(&links_lock);
 	there = links[link->slot];
 	if (!link_is_spent(link) &&
-	    !(there && (is_same(there, link->pid) || liveness_is_dead(link->peer))) &&
+	    !(there && (is_same(there, link->arena_file) || liveness_is_dead(link->peer))) &&
 	    link_start(link)) {
 		if (there)
 			defer_free(there);
@@ -189,6 +195,7 @@ static bool enter(struct link *link)
  */
 static struct link *take_quicker(const struct ctl_peer_info *info)
 {
+	uint64_t arena_file = peer_link_arena_file(info);
 	struct link *there;
 	bool same;
 
@@ -198,7 +205,9 @@ static struct link *take_quicker(const struct ctl_peer_info *info)
 		there = NULL;
 	if (there)
 		link_get(there);
-	same = there && there->pid == info->pid;
+	same = there && there->arena_file == arena_file;
+	if (same)
+		there->told_pid = info->pid;
 	lock_release(&links_lock);
 	if (same)
 		take_memory(there, info);
@@ -435,7 +444,7 @@ static void on_death(uint32_t slot, pid_t pid, bool surely)
 	if (slot == 0 || slot > SLOT_MAX || slot == own_slot)
 		return;
 	lock_acquire(&links_lock);
-	if (links[slot] && links[slot]->pid == pid &&
+	if (links[slot] && links[slot]->told_pid == pid &&
 	    (surely || !liveness_is_alive(links[slot]->peer))) {
 		link = links[slot];
 		links[slot] = NULL;
@@ -481,7 +490,7 @@ static bool introduce(uint32_t slot, bool all)
 	link = slot == own_slot ? NULL : links[slot];
 	if (link) {
 		dead = is_dead(link);
-		pid = link->pid;
+		pid = link->told_pid;
 	}
 	if (all)
 		questions[slot].asked_until_ns = questions[slot].none_until_ns = 0;
@@ -531,7 +540,7 @@ static void on_no_introduction(uint32_t slot)
 	if (!link)
 		return;
 	if (!liveness_is_alive(link->peer) && kill(link->pid, 0) && errno == ESRCH) {
-		on_death(slot, link->pid, true);
+		on_death(slot, link->told_pid, true);
 	} else if (!link_is_shared(link)) {
 		/* the peer may not know of the link: then it gets another */
 		lock_acquire(&links_lock);
@@ -541,8 +550,8 @@ static void on_no_introduction(uint32_t slot)
 	link_put(link);
 }
 
-/* The PID of a peer that is alive proves nothing: it may be of another PID namespace. */
-static bool is_introduction_of_another(uint32_t slot, pid_t pid)
+/* Another process is said to have the slot of a peer that is alive. */
+static bool is_introduction_of_another(uint32_t slot, uint64_t arena_file)
 {
 	struct link *link = end_introduction(slot);
 	bool lasts;
@@ -550,9 +559,9 @@ static bool is_introduction_of_another(uint32_t slot, pid_t pid)
 	if (!link)
 		return false;
 	lasts = liveness_is_alive(link->peer);
-	if (link->pid != pid && !lasts)
-		on_death(slot, link->pid, true);
-	lasts &= link->pid != pid;
+	if (link->arena_file != arena_file && !lasts)
+		on_death(slot, link->told_pid, true);
+	lasts &= link->arena_file != arena_file;
 	link_put(link);
 	return lasts;
 }
@@ -561,7 +570,15 @@ void peers_on_none(uint32_t slot, int error)
 {
 	if (slot == 0 || slot > SLOT_MAX)
 		return;
-	if (error != ENOENT && error != ENOTCONN)
+	/*
+	 * Not known yet, so it is asked again: after a while, or by the next verbatimd
+	 * (peers_introduce_again).
+	 */
+	if (error == EAGAIN || error == ENOTCONN) {
+		on_no_introduction(slot);
+		return;
+	}
+	if (error != ENOENT)
 		cause_report_ratelimited(CAUSE_MEMORY_EXHAUSTED, 0,
 					 "verbatimd makes no link to the process in slot %u: %s; "
 					 "it needs 5 descriptors a process, and some for links",
@@ -576,13 +593,13 @@ void peers_on_none(uint32_t slot, int error)
  * process may be there, and verbatimd is asked again at once. But as long as it has not seen the
  * end of the process, it says the same.
  */
-static bool is_first_about(uint32_t slot, pid_t pid)
+static bool is_first_about(uint32_t slot, uint64_t arena_file)
 {
 	bool first;
 
 	lock_acquire(&links_lock);
-	first = questions[slot].dead_pid != pid;
-	questions[slot].dead_pid = pid;
+	first = questions[slot].dead_arena != arena_file;
+	questions[slot].dead_arena = arena_file;
 	lock_release(&links_lock);
 	return first;
 }
@@ -590,6 +607,7 @@ static bool is_first_about(uint32_t slot, pid_t pid)
 void peers_on_link(struct ctl_peer_info *info)
 {
 	uint32_t slot = info->slot;
+	uint64_t arena_file;
 	struct link *link;
 	bool dead;
 
@@ -607,7 +625,8 @@ void peers_on_link(struct ctl_peer_info *info)
 		on_no_introduction(slot);
 		return;
 	}
-	if (is_introduction_of_another(slot, info->pid)) {
+	arena_file = peer_link_arena_file(info);
+	if (is_introduction_of_another(slot, arena_file)) {
 		peer_link_close_info(info);
 		return;
 	}
@@ -618,7 +637,7 @@ void peers_on_link(struct ctl_peer_info *info)
 	}
 	/* Without a link, for want of memory, the next question would have the same answer at once.
 	 */
-	if (dead ? is_first_about(slot, info->pid) : link != NULL)
+	if (dead ? is_first_about(slot, arena_file) : link != NULL)
 		forget_question(slot, 0);
 	else
 		forget_question(slot, clock_coarse_ns() + PEERS_MISS_NS);

@@ -16,6 +16,7 @@ struct arena_header *own, *peer;
 int memory_fd;
 struct ring_producer tx;
 pid_t peer_pid;
+pid_t told_pid;
 bool is_known;
 void (*while_asked)(void);
 void (*while_made)(void);
@@ -36,9 +37,10 @@ int __wrap_ctl_peer(struct ctl_client *c, unsigned slot, struct ctl_peer_info *o
 	assert_int_equal(slot, PEER_SLOT);
 	if (!is_known)
 		return -ENOENT;
+	peer->pid = (uint32_t)peer_pid;
 	*out = (struct ctl_peer_info){
 		.slot = PEER_SLOT,
-		.pid = peer_pid,
+		.pid = told_pid ? told_pid : peer_pid,
 		.side = 0,
 		.arena_fd = fcntl(peer_fd, F_DUPFD_CLOEXEC, 0),
 		.wake_fd = fcntl(wake_fd, F_DUPFD_CLOEXEC, 0),
@@ -183,6 +185,7 @@ int setup(void **state)
 	is_known = true;
 	peer_pid = getpid() + 1;
 	xcopy = XCOPY_NONE;
+	told_pid = 0;
 	held = carried_out = closed = broken = questions = told = memory_causes = 0;
 	return peers_init(NULL, OWN_SLOT, own, wake_fd);
 }

@@ -25,6 +25,7 @@ extern struct arena_header *own, *peer;
 extern int memory_fd; /* of the link, which verbatimd hands out */
 extern struct ring_producer tx;
 extern pid_t peer_pid;
+extern pid_t told_pid; /* as verbatimd sees it, perhaps in another PID namespace; 0: the same */
 extern bool is_known; /* verbatimd does not know of the peer's death yet */
 extern bool is_busy;  /* another thread waits for an answer of verbatimd */
 extern void (*while_asked)(void);
