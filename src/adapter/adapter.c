@@ -15,6 +15,7 @@
 
 #include "adapter/contexts.h"
 #include "adapter/group.h"
+#include "adapter/notices.h"
 #include "adapter/path.h"
 #include "adapter/peers.h"
 #include "adapter/port_open.h"
@@ -60,7 +61,8 @@
 static struct lock adapter_lock = LOCK_INITIALIZER;
 /* Written once under adapter_lock, before `running`. */
 static bool running;
-static struct ctl_client *ctl;
+/* For links; and for ports and groups: the same one, or with VERBATIM_SOCKET_DIR another. */
+static struct ctl_client *ctl, *local;
 static void *arena;
 static int arena_fd = -1, wake_fd = -1, heap_fd = -1;
 static uint64_t heap_bytes;
@@ -151,6 +153,8 @@ static void undo(void)
 	migrate_fini();
 	cause_init(NULL);
 	counter_init(NULL);
+	if (local && local != ctl)
+		ctl_close(local);
 	if (ctl)
 		ctl_close(ctl);
 	if (arena)
@@ -161,25 +165,40 @@ static void undo(void)
 		close(wake_fd);
 	if (heap_fd >= 0)
 		close(heap_fd);
-	ctl = NULL;
+	ctl = local = NULL;
 	arena = NULL;
 	arena_fd = wake_fd = heap_fd = -1;
+}
+
+static int connect_clients(char *why, size_t why_len)
+{
+	const char *comm = arena_header(arena)->comm;
+	int error = ctl_connect_shared(&ctl, arena_fd, wake_fd, heap_fd, comm, why, why_len);
+
+	if (error)
+		return error;
+	if (ctl)
+		return ctl_join(&local, ctl, why, why_len);
+	error = ctl_connect(&ctl, arena_fd, wake_fd, heap_fd, comm, why, why_len);
+	local = ctl;
+	return error;
 }
 
 static int connect_daemon(void)
 {
 	char why[256] = "";
-	int error = ctl_connect(&ctl, arena_fd, wake_fd, heap_fd, arena_header(arena)->comm, why,
-				sizeof(why));
+	int error = connect_clients(why, sizeof(why));
 
 	if (!error) {
 		slot = ctl_slot(ctl);
 		arena_header(arena)->slot = slot;
 		return 0;
 	}
-	cause_report(error == -ENOSPC || error == -EDQUOT	    ? CAUSE_SLOTS_EXHAUSTED
-		     : error == -EPERM || error == -EPROTONOSUPPORT ? CAUSE_DAEMON_REFUSED
-								    : CAUSE_DAEMON_MISSING,
+	cause_report(error == -ENOSPC || error == -EDQUOT ? CAUSE_SLOTS_EXHAUSTED
+		     : error == -EPERM || error == -EPROTONOSUPPORT || error == -EXDEV ||
+				     error == -EOPNOTSUPP
+			     ? CAUSE_DAEMON_REFUSED
+			     : CAUSE_DAEMON_MISSING,
 		     0, "%s", why);
 	/* Without a daemon no device works, so this is printed even without VERBATIM_EXPLAIN. */
 	fprintf(stderr, "verbatim: %s\n", why);
@@ -217,7 +236,7 @@ static int make_tables(void)
 		.find_link = peers_look_up,
 		.group_members = find_group_members,
 		.group_visit = group_visit,
-		.gid_is_local = path_may_be_local,
+		.peer_is_local = path_peer_may_be_local,
 		.datagrams_to_wire = wire_path_send_datagrams,
 		.kick = wakeup_kick,
 		.deadline = wakeup_on_retry_deadline,
@@ -241,11 +260,12 @@ static int make_tables(void)
 	contexts_init(arena);
 	shm_init(&env);
 	imported_init();
-	group_init(ctl);
-	path_init();
+	group_init(local);
+	path_init(local == ctl ? NULL : peers_look_up, arena_header(arena));
 	raw_sockets_init();
 	roce_init(&surroundings);
-	error = ports_init(ctl, arena);
+	notices_take_ports_from(local == ctl ? NULL : local);
+	error = ports_init(local, arena);
 	if (!error)
 		error = path_init_rnic(cookie);
 	if (error)
@@ -287,6 +307,8 @@ static void in_child(void)
 	xrc_reset_after_fork();
 	cause_reset_after_fork();
 	counter_reset_after_fork();
+	if (local != ctl)
+		ctl_close_in_child(local);
 	ctl_close_in_child(ctl);
 	progress_thread_reset_after_fork();
 	close(arena_fd);
@@ -294,7 +316,7 @@ static void in_child(void)
 	close(heap_fd);
 	arena_fd = wake_fd = heap_fd = -1;
 	arena = NULL;
-	ctl = NULL;
+	ctl = local = NULL;
 	fork_free_end();
 }
 
@@ -471,27 +493,61 @@ static bool pause_until(uint64_t until)
 	return clock_now_ns() < until;
 }
 
-static void resolve_peer(uint32_t peer)
+/* False: verbatimd has not answered in that time. */
+static bool resolve_peer(uint32_t peer)
 {
 	uint64_t until = clock_now_ns() + BACKOFF_PEER_NS;
 
 	peers_forget_miss(peer);
-	while (!is_resolved(&peer, 1) && pause_until(until))
-		;
+	while (!is_resolved(&peer, 1))
+		if (!pause_until(until))
+			return false;
+	return true;
+}
+
+/*
+ * 1: the peer is of another network namespace, and shares VERBATIM_SOCKET_DIR. -ETIMEDOUT: it is
+ * not known, so the QP does not move to RTR: with a guess its two ends might take different paths.
+ */
+static int meets_in_directory(struct qp *qp, const struct ibv_qp_attr *attr)
+{
+	const struct ibv_global_route *grh = &attr->ah_attr.grh;
+	uint32_t peer = attr->dest_qp_num >> ARENA_QP_BITS;
+	union ibv_gid own;
+
+	if (!path_shares() || !device_gid(qp->context->device, grh->sgid_index, &own))
+		return 0;
+	if (!resolve_peer(peer)) {
+		cause_report(CAUSE_DAEMON_MISSING, qp->ib.qp_num,
+			     "that of VERBATIM_SOCKET_DIR does not say whether the process in slot "
+			     "%u shares it",
+			     peer);
+		return -ETIMEDOUT;
+	}
+	return path_is_shared(&own, &grh->dgid, attr->dest_qp_num);
 }
 
 void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mask)
 {
+	int meets;
+
 	if (qp->context->iwarp)
 		return;
-	if (qp->type == IBV_QPT_UD)
+	if (qp->type == IBV_QPT_UD) {
 		port_open_all(qp->context);
-	else if (qp->type == IBV_QPT_RAW_PACKET || !(attr_mask & IBV_QP_AV) ||
-		 !(attr_mask & IBV_QP_DEST_QPN))
 		return;
-	else if (path_may_be_local(&attr->ah_attr.grh.dgid))
+	}
+	if (qp->type == IBV_QPT_RAW_PACKET || !(attr_mask & IBV_QP_AV) ||
+	    !(attr_mask & IBV_QP_DEST_QPN))
+		return;
+	atomic_store_explicit(&qp->peer_shares, 0, memory_order_relaxed);
+	if (path_may_be_local(&attr->ah_attr.grh.dgid)) {
 		resolve_peer(attr->dest_qp_num >> ARENA_QP_BITS);
-	else
+		return;
+	}
+	meets = meets_in_directory(qp, attr);
+	atomic_store_explicit(&qp->peer_shares, meets, memory_order_relaxed);
+	if (!meets)
 		wire_path_open(qp->context, &attr->ah_attr);
 }
 

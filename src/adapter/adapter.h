@@ -75,8 +75,9 @@ int adapter_stays_local(const union ibv_gid *gid);
  * A QP is about to move to RTR with these attributes. Asks verbatimd for what the move needs, while
  * no lock is held: the UDP ports of a UD QP's device, the UDP port to another host, or the link to
  * a process of this host. If a port fails, the move reports it. If a link fails, only the QP's
- * first request is delayed. Blocks: for ports as long as ctl_port, for a process BACKOFF_PEER_NS at
- * most.
+ * first request is delayed; but with VERBATIM_SOCKET_DIR a link to another network namespace
+ * decides on the path, and if verbatimd does not answer, the move fails with ETIMEDOUT. Blocks: for
+ * ports as long as ctl_port, for a process BACKOFF_PEER_NS at most.
  */
 void adapter_prepare(struct qp *qp, const struct ibv_qp_attr *attr, int attr_mask);
 

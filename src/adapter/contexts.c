@@ -49,6 +49,63 @@ static void show_device(struct context *context) REQUIRES(contexts_lock)
 	entry->contexts++;
 }
 
+/* Others mean something else in another network namespace. */
+static bool is_shown(const uint8_t gid[16])
+{
+	return !gid_is_zero(gid) && !gid_is_link_local(gid) && !gid_is_loopback(gid);
+}
+
+static bool is_among(uint8_t addresses[ARENA_ADDRESSES][16], const uint8_t gid[16])
+{
+	for (unsigned i = 0; i < ARENA_ADDRESSES; i++)
+		if (!memcmp(addresses[i], gid, 16))
+			return true;
+	return false;
+}
+
+/* In the first free place; beyond the last one there is none. */
+static void add_address(uint8_t addresses[ARENA_ADDRESSES][16], const uint8_t gid[16])
+{
+	for (unsigned i = 0; i < ARENA_ADDRESSES; i++)
+		if (gid_is_zero(addresses[i])) {
+			memcpy(addresses[i], gid, 16);
+			return;
+		}
+}
+
+static void add_addresses_of(struct device *device, uint8_t addresses[ARENA_ADDRESSES][16])
+{
+	lock_acquire(&device->lock);
+	for (unsigned i = 0; i < DEVICE_GIDS; i++)
+		if (is_shown(device->gid[i].raw) && !is_among(addresses, device->gid[i].raw))
+			add_address(addresses, device->gid[i].raw);
+	lock_release(&device->lock);
+}
+
+/* What stays has its place, so a peer that looks meanwhile finds it. */
+static void show_addresses(void) REQUIRES(contexts_lock)
+{
+	uint8_t now[ARENA_ADDRESSES][16] = { 0 }, (*shown)[16] = arena_header(arena)->addresses;
+	struct list *pos;
+
+	list_for_each(pos, &contexts)
+		add_addresses_of(list_entry(pos, struct context, link)->device, now);
+	for (unsigned i = 0; i < ARENA_ADDRESSES; i++)
+		if (!is_among(now, shown[i]))
+			memset(shown[i], 0, sizeof(shown[i]));
+	for (unsigned i = 0; i < ARENA_ADDRESSES && !gid_is_zero(now[i]); i++)
+		if (!is_among(shown, now[i]))
+			add_address(shown, now[i]);
+}
+
+void contexts_show_addresses(void)
+{
+	lock_acquire(&contexts_lock);
+	if (arena)
+		show_addresses();
+	lock_release(&contexts_lock);
+}
+
 /* The device's entry in the arena; ARENA_DEVICES: it has none. */
 static uint32_t find_device(const char *name) REQUIRES(contexts_lock)
 {
@@ -105,6 +162,7 @@ void contexts_add(struct context *context)
 	lock_acquire(&contexts_lock);
 	list_add_tail(&contexts, &context->link);
 	show_device(context);
+	show_addresses();
 	lock_release(&contexts_lock);
 }
 
@@ -115,6 +173,7 @@ void contexts_remove(struct context *context)
 	lock_acquire(&contexts_lock);
 	list_del(&context->link);
 	arena_devices(arena)[context->device_index].contexts--;
+	show_addresses();
 	lock_release(&contexts_lock);
 }
 

@@ -3,8 +3,8 @@
  * Contexts - the open contexts of this process, and what the arena has of their devices.
  *
  * In:  contexts that are opened and closed; ports.
- * Out: the contexts, for port events and for a fork; the count that `verbatim show` prints; where
- *      ports count.
+ * Out: the contexts, for port events and for a fork; the count that `verbatim show` prints; the
+ *      addresses by which peers of other network namespaces know this process; where ports count.
  *
  * Any thread. Its lock is held over visits, outside of the devices' locks and context->async_lock.
  */
@@ -22,6 +22,9 @@ void contexts_init(void *arena);
 
 void contexts_add(struct context *context);
 void contexts_remove(struct context *context);
+
+/* Addresses of devices may have changed: the arena has those that there are now. */
+void contexts_show_addresses(void);
 
 /*
  * An entry of the device's that no other port has, for a port to count its packets in. So they are

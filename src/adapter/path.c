@@ -7,12 +7,14 @@
 
 #include "base/arena.h"
 #include "base/cause.h"
+#include "base/gid.h"
 #include "iwarp/iwarp.h"
 #include "netdev/device.h"
 #include "object/context.h"
 #include "object/limits.h"
 #include "object/qp_table.h"
 #include "roce/roce.h"
+#include "shm/link.h"
 #include "shm/progress.h"
 #include "shm/shm.h"
 #include "tcp/control.h"
@@ -29,6 +31,8 @@
 #define MIN_RNR_TIMER 12
 
 static bool forced;
+static struct link *(*find_shared)(uint32_t slot, bool *asked);
+static const struct arena_header *own_arena;
 static uint64_t own_cookie;
 
 bool path_is_forced(void)
@@ -47,6 +51,42 @@ int path_is_local(const union ibv_gid *gid)
 	return is_local;
 }
 
+bool path_shares(void)
+{
+	return find_shared && !forced;
+}
+
+static bool has_address(const struct arena_header *header, const union ibv_gid *gid)
+{
+	uint8_t wanted[16];
+
+	gid_canonical(wanted, gid->raw);
+	for (int i = 0; i < ARENA_ADDRESSES; i++)
+		if (!memcmp(header->addresses[i], wanted, sizeof(wanted)))
+			return !gid_is_zero(wanted);
+	return false;
+}
+
+bool path_is_shared(const union ibv_gid *own, const union ibv_gid *gid, uint32_t qpn)
+{
+	struct link *link;
+	bool asked, has;
+
+	if (!path_shares() || !has_address(own_arena, own))
+		return false;
+	link = find_shared(qpn >> ARENA_QP_BITS, &asked);
+	has = link && has_address(link->peer, gid);
+	if (link)
+		link_put(link);
+	return has;
+}
+
+bool path_peer_may_be_local(const struct qp *qp)
+{
+	return atomic_load_explicit(&qp->peer_shares, memory_order_relaxed) > 0 ||
+	       path_may_be_local(&qp->attr.ah_attr.grh.dgid);
+}
+
 static int choose(struct qp *qp, const struct qp_path **path)
 {
 	const union ibv_gid *peer = &qp->attr.ah_attr.grh.dgid;
@@ -60,6 +100,8 @@ static int choose(struct qp *qp, const struct qp_path **path)
 	if (qp->type == IBV_QPT_UD)
 		return 0;
 	is_local = path_is_local(peer);
+	if (!is_local)
+		is_local = atomic_load_explicit(&qp->peer_shares, memory_order_relaxed);
 	if (is_local < 0)
 		return -is_local;
 	qp->entry->path = is_local ? ARENA_PATH_LOCAL : ARENA_PATH_WIRE;
@@ -68,11 +110,14 @@ static int choose(struct qp *qp, const struct qp_path **path)
 	return 0;
 }
 
-void path_init(void)
+void path_init(struct link *(*find_link)(uint32_t slot, bool *asked),
+	       const struct arena_header *own)
 {
 	const char *path = secure_getenv("VERBATIM_PATH");
 
 	forced = path && !strcmp(path, "wire");
+	find_shared = find_link;
+	own_arena = own;
 	qp_set_path_choice(choose);
 }
 

@@ -24,8 +24,30 @@
 #include "iwarp/same_host.h"
 #include "object/qp.h"
 
-/* Once per adapter: reads VERBATIM_PATH, and has QPs choose their path from now on. */
-void path_init(void);
+struct arena_header;
+struct link;
+
+/*
+ * Once per adapter: reads VERBATIM_PATH, and has QPs choose their path from now on. `find_link`: as
+ * of struct shm_env, if processes of other network namespaces have slots, too
+ * (VERBATIM_SOCKET_DIR); else NULL.
+ */
+void path_init(struct link *(*find_link)(uint32_t slot, bool *asked),
+	       const struct arena_header *own);
+
+/* They do, and VERBATIM_PATH does not forbid it. */
+bool path_shares(void);
+
+/*
+ * Whether shared memory leads to the QP of another network namespace: a process that shares the
+ * directory has the QPN and, among its own, the destination address; and `own`, this end's, is one
+ * that the other end finds here. So both ends come to the same answer. Does not block: verbatimd
+ * has answered for the QPN's slot.
+ */
+bool path_is_shared(const union ibv_gid *own, const union ibv_gid *gid, uint32_t qpn);
+
+/* Whether shared memory reaches the connected QP's peer. True if the kernel cannot be asked. */
+bool path_peer_may_be_local(const struct qp *qp);
 
 /* VERBATIM_PATH=wire. */
 bool path_is_forced(void);

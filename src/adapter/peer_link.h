@@ -26,7 +26,10 @@ struct link *peer_link_make_self(uint32_t slot, void *arena, int wake_fd);
 /* It has a memfd for the link, of the right size. */
 bool peer_link_offers_memory(const struct ctl_peer_info *info);
 
-/* The inode of the arena, which no other process that lives has. */
+/*
+ * The inode of the arena. The kernel numbers those of memfds one after the other, with 32 bits, so
+ * no two processes that live have the same.
+ */
 uint64_t peer_link_arena_file(const struct ctl_peer_info *info);
 
 /* Closes the descriptors that are left in it. */

@@ -66,6 +66,7 @@ bool port_events_poll(uint64_t now)
 		return false;
 	scan.list = interfaces;
 	contexts_visit(compare, &scan);
+	contexts_show_addresses();
 	free(interfaces);
 	return true;
 }

@@ -29,7 +29,7 @@
 #include <stdint.h>
 
 #define ARENA_MAGIC   0x766572626174696dull /* "verbatim" */
-#define ARENA_VERSION 3
+#define ARENA_VERSION 4
 
 #define ARENA_HAZARDS  64
 #define ARENA_PORTS    32
@@ -43,6 +43,7 @@
 #define SLOT_MAX       1023
 #define SLOT_COUNT     (SLOT_MAX + 1)
 
+#define ARENA_ADDRESSES	      64
 #define ARENA_DEVICE_COUNTERS 64
 #define ARENA_QPS_A_BIT	      1024 /* of arena_header.qps_used */
 
@@ -73,6 +74,11 @@ struct arena_header {
 	 */
 	_Alignas(64) _Atomic uint64_t cold[SLOT_COUNT / 64];
 	_Alignas(64) _Atomic uint64_t cause_next; /* causes written so far */
+	/*
+	 * GIDs of the owner's open devices, but for those that mean something else elsewhere; zero:
+	 * none. Peers of other network namespaces know it by them (VERBATIM_SOCKET_DIR).
+	 */
+	_Alignas(64) uint8_t addresses[ARENA_ADDRESSES][16];
 };
 
 /* A key, and the slot of its owner, in use by a thread of the owner of this arena. */

@@ -18,29 +18,32 @@
 #include "ctl/hello.h"
 #include "ctl/kept_ports.h"
 #include "ctl/notices.h"
+#include "ctl/sockname.h"
 
 #define RETRY_MS     20
 #define RECONNECT_MS 500
 
-int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd, const char *comm,
-		char *why, size_t why_len)
+static struct ctl_client *make_client(int arena_fd, int wake_fd, int heap_fd, const char *comm)
 {
 	struct ctl_client *c = calloc(1, sizeof(*c));
-	struct entry entry;
-	int rc;
 
-	if (!c) {
-		snprintf(why, why_len, "out of memory");
-		return -ENOMEM;
-	}
+	if (!c)
+		return NULL;
 	c->arena_fd = arena_fd;
 	c->wake_fd = wake_fd;
 	c->heap_fd = heap_fd;
 	c->token_fd = -1;
 	snprintf(c->comm, sizeof(c->comm), "%s", comm);
 	c->notices_end = &c->notices;
+	return c;
+}
 
-	rc = hello_enter(c, DIAL_ANY, CTL_CONNECT_MS, &entry, why, why_len);
+/* Of make_client. With a slot it gets that one. Frees it on failure. */
+static int enter(struct ctl_client *c, enum dial_which which, char *why, size_t why_len)
+{
+	struct entry entry;
+	int rc = hello_enter(c, which, CTL_CONNECT_MS, &entry, why, why_len);
+
 	if (rc) {
 		free(c);
 		return rc;
@@ -51,8 +54,50 @@ int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd,
 	c->slot = entry.slot;
 	c->daemon_pid = entry.daemon_pid;
 	c->which = entry.which;
-	*out = c;
 	return 0;
+}
+
+static int connect_to(struct ctl_client **out, struct ctl_client *c, enum dial_which which,
+		      char *why, size_t why_len)
+{
+	int rc;
+
+	if (!c) {
+		snprintf(why, why_len, "out of memory");
+		return -ENOMEM;
+	}
+	rc = enter(c, which, why, why_len);
+	*out = rc ? NULL : c;
+	return rc;
+}
+
+int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd, const char *comm,
+		char *why, size_t why_len)
+{
+	return connect_to(out, make_client(arena_fd, wake_fd, heap_fd, comm), DIAL_ANY, why,
+			  why_len);
+}
+
+int ctl_connect_shared(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd,
+		       const char *comm, char *why, size_t why_len)
+{
+	*out = NULL;
+	if (!sockname_shared_dir())
+		return 0;
+	return connect_to(out, make_client(arena_fd, wake_fd, heap_fd, comm), DIAL_SHARED, why,
+			  why_len);
+}
+
+int ctl_join(struct ctl_client **out, const struct ctl_client *shared, char *why, size_t why_len)
+{
+	struct ctl_client *c =
+		make_client(shared->arena_fd, shared->wake_fd, shared->heap_fd, shared->comm);
+
+	if (c) {
+		c->slot = shared->slot;
+		c->directory = sockname_shared_id();
+	}
+	return connect_to(out, c, DIAL_ANY, why, why_len);
 }
 
 int ctl_reconnect(struct ctl_client *c, int limit_ms, char *why, size_t why_len)

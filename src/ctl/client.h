@@ -56,6 +56,23 @@ struct ctl_client;
 int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd, const char *comm,
 		char *why, size_t why_len);
 
+/*
+ * The same at the daemon of VERBATIM_SOCKET_DIR, which serves processes of several network
+ * namespaces: slots and peers. It may be of another network namespace, so it is of no use for ports
+ * and groups. *out is NULL, and the result 0, if the variable is not set. -EINVAL, -ENAMETOOLONG or
+ * -EPERM: as of sockname_space_of_shared.
+ */
+int ctl_connect_shared(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd,
+		       const char *comm, char *why, size_t why_len);
+
+/*
+ * Connects the process, which has its slot from there, to the system's daemon or the user's own as
+ * well, for ports and groups. As ctl_connect, and -EXDEV: that daemon serves a process that does
+ * not share this directory; -EOPNOTSUPP: the system's daemon serves no such processes; -EAGAIN: the
+ * slot's last process, or a child of it, has not ended yet.
+ */
+int ctl_join(struct ctl_client **out, const struct ctl_client *shared, char *why, size_t why_len);
+
 /* 1..CTL_SLOT_MAX; the same for the life of the client. */
 unsigned ctl_slot(const struct ctl_client *c);
 

@@ -38,7 +38,8 @@ struct ctl_client {
 	int heap_fd;  /* the caller's */
 	int token_fd; /* while it is open, no other process gets the slot */
 	unsigned slot;
-	enum dial_which which; /* the daemon that gave the slot */
+	uint32_t directory;    /* as of ctl_hello */
+	enum dial_which which; /* the daemon that this is a connection to */
 	char comm[CTL_COMM_BYTES];
 
 	/* Guards all below, and reading from and writing to sock. */

@@ -79,12 +79,50 @@ static int dial_space(const struct sockname_space *space, int *out, char *why, s
 	return rc == -EPERM && has_dir ? -ECONNREFUSED : rc;
 }
 
+static const char *explain_dir(int rc)
+{
+	switch (rc) {
+	case -EINVAL:
+		return "it is no absolute path";
+	case -ENAMETOOLONG:
+		return "with VERBATIM_NAMESPACE it is too long for the name of a socket";
+	case -EPERM:
+		return "others may write to it, and it has no sticky bit; chmod +t";
+	case -EACCES:
+		return "it may not be searched, or others may write to this user's part of it";
+	default:
+		return strerror(-rc);
+	}
+}
+
+static int dial_shared(int *sock, char *why, size_t why_len)
+{
+	struct sockname_space space;
+	struct sockname name;
+	int rc = sockname_space_of_shared(geteuid(), &space);
+
+	if (rc) {
+		const char *dir = sockname_shared_dir();
+
+		snprintf(why, why_len, "VERBATIM_SOCKET_DIR, %.90s: %s",
+			 dir ? dir : "which is gone", explain_dir(rc));
+		return rc;
+	}
+	sockname_of_daemon_file(&space, &name);
+	rc = dial_name(&space, &name, sock, why, why_len);
+	return rc == -ENOENT ? -ECONNREFUSED : rc;
+}
+
 int dial_running(enum dial_which which, int *sock, enum dial_which *reached, char *why,
 		 size_t why_len)
 {
 	struct sockname_space space;
 	int rc = -ECONNREFUSED;
 
+	if (which == DIAL_SHARED) {
+		*reached = DIAL_SHARED;
+		return dial_shared(sock, why, why_len);
+	}
 	if (sockname_space_of_system(&space)) {
 		snprintf(why, why_len, "VERBATIM_NAMESPACE is longer than %d characters",
 			 SOCKNAME_NAMESPACE_MAX);

@@ -18,6 +18,7 @@ enum dial_which {
 	DIAL_ANY,    /* the system's if it is there, else the user's */
 	DIAL_SYSTEM, /* verbatimd --system; never started from here */
 	DIAL_USER,   /* the user's own */
+	DIAL_SHARED, /* that of VERBATIM_SOCKET_DIR */
 };
 
 /*

@@ -49,6 +49,27 @@ void hello_explain(const struct ctl_welcome *w, char *why, size_t why_len)
 			 "program",
 			 (int)w->pid);
 		break;
+	case EXDEV:
+		snprintf(why, why_len,
+			 "verbatimd (pid %d) serves processes of this network namespace whose "
+			 "VERBATIM_SOCKET_DIR is another directory, or not set; set it alike for "
+			 "all",
+			 (int)w->pid);
+		break;
+	case EOPNOTSUPP:
+		snprintf(
+			why, why_len,
+			"verbatimd --system (pid %d) serves no processes with VERBATIM_SOCKET_DIR; "
+			"unset it, or end that verbatimd",
+			(int)w->pid);
+		break;
+	case EAGAIN:
+		snprintf(
+			why, why_len,
+			"verbatimd (pid %d) finds this process's slot in use: its last process, or "
+			"a child of that, has not ended yet",
+			(int)w->pid);
+		break;
 	default:
 		snprintf(why, why_len, "verbatimd (pid %d) refuses this process: %s", (int)w->pid,
 			 strerror(w->status));
@@ -93,7 +114,8 @@ static int send_hello(const struct ctl_client *c, struct entry *entry, int64_t d
 		.greeting = { .header = { .type = CTL_HELLO, .seq = 1 },
 			      .magic = CTL_MAGIC,
 			      .version = CTL_VERSION },
-		.wanted_slot = returns ? c->slot : 0,
+		.wanted_slot = c->slot, /* 0 at first, but for ctl_join */
+		.directory = c->directory,
 	};
 	int fds[] = { c->arena_fd, c->wake_fd, c->heap_fd, c->token_fd };
 	struct fdmsg m;

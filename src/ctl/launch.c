@@ -248,10 +248,11 @@ static int make_pipe(int ends[2])
 	return error;
 }
 
-int launch_daemon(int64_t deadline_ns, char *why, size_t why_len)
+int launch_daemon(enum dial_which which, int64_t deadline_ns, char *why, size_t why_len)
 {
 	char path[PATH_MAX];
-	char *argv[] = { (char *)"verbatimd", NULL };
+	char *argv[] = { (char *)"verbatimd", which == DIAL_SHARED ? (char *)"--shared" : NULL,
+			 NULL };
 	struct launch l = { .path = path, .argv = argv };
 	char output[256] = "";
 	int ends[2] = { -1, -1 };

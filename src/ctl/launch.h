@@ -18,11 +18,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ctl/dial.h"
+
 /*
  * 0: the daemon listens, or has ended because another one listens or is about to. -errno: none
  * could be started; why (a sentence without a newline) says what was tried. deadline_ns: of the
- * monotonic clock.
+ * monotonic clock. DIAL_SHARED starts that one, all others the user's own.
  */
-int launch_daemon(int64_t deadline_ns, char *why, size_t why_len);
+int launch_daemon(enum dial_which which, int64_t deadline_ns, char *why, size_t why_len);
 
 #endif

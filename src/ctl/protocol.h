@@ -21,7 +21,7 @@
 #include "ctl/header.h"
 
 #define CTL_MAGIC	 0x74627256u /* "Vrbt" */
-#define CTL_VERSION	 12u
+#define CTL_VERSION	 13u
 #define CTL_SLOT_MAX	 1023u /* slots are 1..1023; 0 is the daemon's own */
 #define CTL_COMM_BYTES	 16
 #define CTL_MGID_BYTES	 16
@@ -45,7 +45,12 @@
  */
 struct ctl_hello {
 	struct ctl_greeting greeting;
-	uint32_t wanted_slot; /* 0 = any; else the slot whose token is passed along */
+	/*
+	 * 0: any; else the slot whose token is passed along, or without a token that which the
+	 * daemon of VERBATIM_SOCKET_DIR has given to this process
+	 */
+	uint32_t wanted_slot;
+	uint32_t directory; /* a hash of VERBATIM_SOCKET_DIR's device and inode; 0: it is not set */
 	char comm[CTL_COMM_BYTES];
 };
 

@@ -31,7 +31,7 @@ int reach_daemon(enum dial_which which, int64_t deadline_ns, int *sock, enum dia
 		if (rc == -ECONNREFUSED && which == DIAL_SYSTEM)
 			return rc;
 		if (rc == -ECONNREFUSED) {
-			rc = launch_daemon(deadline_ns, why, why_len);
+			rc = launch_daemon(which, deadline_ns, why, why_len);
 			if (rc)
 				return rc;
 			/*

@@ -13,8 +13,9 @@
 #include "ctl/dial.h"
 
 /*
- * Dials until the deadline (monotonic clock), and starts the user's daemon if need be. Results as
- * of dial_running, and those of launch_daemon; -ETIMEDOUT; why is set on every failure.
+ * Dials until the deadline (monotonic clock), and starts that of the user, or of
+ * VERBATIM_SOCKET_DIR, if need be. Results as of dial_running, and those of launch_daemon;
+ * -ETIMEDOUT; why is set on every failure.
  */
 int reach_daemon(enum dial_which which, int64_t deadline_ns, int *sock, enum dial_which *reached,
 		 char *why, size_t why_len);

@@ -16,6 +16,7 @@
 #define SYSTEM_BASE "/run/verbatim"
 #define LEAF_BYTES  17 /* "/session.01234567" is the longest */
 #define SESSION	    "session."
+#define SHARED	    "shared"
 #define LOCK	    "lock"
 #define TRIES	    1000
 
@@ -153,7 +154,8 @@ int sockname_make_dir(struct sockname_space *space, int *lock_fd)
 		return 0;
 	for (int i = 0; i < TRIES && rc == -ENOENT; i++)
 		rc = make_locked(space, lock_fd);
-	if (!rc || rc == -EADDRINUSE)
+	/* A shared one has no other name. */
+	if (!rc || rc == -EADDRINUSE || space->is_shared)
 		return rc;
 	space->dir[0] = '\0';
 	return 0;
@@ -251,6 +253,83 @@ int sockname_space_of_user(uid_t uid, struct sockname_space *space)
 	if (uid == geteuid())
 		find_dir_of_user(space, uid);
 	return 0;
+}
+
+const char *sockname_shared_dir(void)
+{
+	const char *dir = secure_getenv("VERBATIM_SOCKET_DIR");
+
+	return dir && *dir ? dir : NULL;
+}
+
+/*
+ * Others may write to the directory itself, as to /tmp; each user has a part of it. Without the
+ * sticky bit they could move that part away, and put one of theirs in its place.
+ */
+static int check_shared(const char *dir, struct stat *s)
+{
+	if (!dir || *dir != '/')
+		return -EINVAL;
+	if (stat(dir, s) < 0)
+		return -errno;
+	if (!S_ISDIR(s->st_mode))
+		return -ENOTDIR;
+	if ((s->st_mode & 022) && !(s->st_mode & S_ISVTX))
+		return -EPERM;
+	return access(dir, X_OK) < 0 ? -errno : 0;
+}
+
+uint32_t sockname_shared_id(void)
+{
+	uint64_t hash = 0xcbf29ce484222325; /* FNV-1a, folded to 32 bits */
+	struct stat s;
+
+	if (check_shared(sockname_shared_dir(), &s))
+		return 0;
+	hash = (hash ^ s.st_dev) * 0x100000001b3;
+	hash = (hash ^ s.st_ino) * 0x100000001b3;
+	hash ^= hash >> 32;
+	return (uint32_t)hash ? (uint32_t)hash : 1;
+}
+
+static size_t length_without_slashes(const char *dir)
+{
+	size_t len = strlen(dir);
+
+	while (len && dir[len - 1] == '/')
+		len--;
+	return len;
+}
+
+int sockname_space_of_shared(uid_t uid, struct sockname_space *space)
+{
+	const char *dir = sockname_shared_dir(), *name;
+	char base[sizeof(space->dir)];
+	size_t len;
+	struct stat s;
+	int rc, n;
+
+	rc = make_space(SHARED, space, &name);
+	if (!rc)
+		rc = check_shared(dir, &s);
+	if (rc)
+		return rc;
+	if (strchr(name, '/'))
+		return -ENAMETOOLONG;
+	space->is_shared = true;
+	space->owner = uid;
+	len = length_without_slashes(dir);
+	snprintf(space->leaf, sizeof(space->leaf), SHARED "%s%s", *name ? "." : "", name);
+	if (len >= sizeof(base))
+		return -ENAMETOOLONG;
+	n = snprintf(base, sizeof(base), "%.*s/verbatim-%u", (int)len, dir, (unsigned)uid);
+	if (n < 0 || (size_t)n >= sizeof(base))
+		return -ENAMETOOLONG;
+	rc = check_owner(base, uid);
+	if (rc && rc != -ENOENT)
+		return rc == -EPERM ? -EACCES : rc;
+	set_dir(space, base, len);
+	return *space->dir ? 0 : -ENAMETOOLONG;
 }
 
 /*

@@ -11,6 +11,10 @@
  * In it there is one directory for each network namespace (its inode) and VERBATIM_NAMESPACE, which
  * the daemon makes.
  *
+ * VERBATIM_SOCKET_DIR names a directory that processes of several network namespaces share, such as
+ * containers with a volume in common. Their daemon's sockets and the tokens of their slots are
+ * below it, and nowhere else.
+ *
  * The daemon has an abstract name, too. Processes that share its network namespace, but do not see
  * the directory, find it there. If there can be no directory, tokens have abstract names as well.
  * Any process may bind an abstract name first, so a process that connects checks SO_PEERCRED.
@@ -36,6 +40,7 @@ struct sockname_space {
 	size_t base_bytes; /* of dir: the part that exists without the daemon */
 	uid_t owner;	   /* of the directory, and so of the daemon; root is always trusted */
 	bool is_system;
+	bool is_shared; /* by several network namespaces: there are no abstract names */
 };
 
 struct sockname {
@@ -47,10 +52,23 @@ struct sockname {
 int sockname_space_of_system(struct sockname_space *space);
 int sockname_space_of_user(uid_t uid, struct sockname_space *space);
 
+/* VERBATIM_SOCKET_DIR, or NULL. */
+const char *sockname_shared_dir(void);
+
+/* A hash of its device and inode; 0: it is not set, or of no use. */
+uint32_t sockname_shared_id(void);
+
+/*
+ * The space of a user's processes that share it. 0; -EINVAL: it is not set, or no absolute path;
+ * -ENAMETOOLONG, also of it; -EPERM: others may write to it, and it has no sticky bit; -EACCES: the
+ * user's part of it is not only the user's to write, or it may not be searched; others of stat(2).
+ */
+int sockname_space_of_shared(uid_t uid, struct sockname_space *space);
+
 /*
  * For the daemon: makes the directory, and holds its lock as long as *lock_fd is open. 0;
- * -EADDRINUSE: another daemon holds it. If the directory cannot be made, dir is emptied, and
- * *lock_fd is -1.
+ * -EADDRINUSE: another daemon holds it; of a shared directory also other errors. If the directory
+ * cannot be made, dir is emptied, and *lock_fd is -1.
  */
 int sockname_make_dir(struct sockname_space *space, int *lock_fd);
 

@@ -64,6 +64,7 @@ struct client {
 
 	/* Of a CLIENT_PROCESS only; zero or NULL in the others. */
 	unsigned slot;
+	uint32_t directory; /* ctl_hello.directory */
 	int64_t since_ns;
 	char comm[CTL_COMM_BYTES];
 	struct fdref *arena;

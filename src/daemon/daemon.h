@@ -28,6 +28,11 @@ struct cm;
 enum daemon_scope {
 	DAEMON_OF_USER,	  /* serves one uid, ends after its last client */
 	DAEMON_OF_SYSTEM, /* serves all uids, stays */
+	/*
+	 * As that of one uid, for processes of several network namespaces (VERBATIM_SOCKET_DIR):
+	 * slots and links, neither ports nor connections.
+	 */
+	DAEMON_OF_DIRECTORY,
 };
 
 /* An address that no process uses any more: daemon/ports.h. */
@@ -53,7 +58,7 @@ struct counts {
 
 struct daemon {
 	enum daemon_scope scope;
-	uid_t uid;		     /* its own; a DAEMON_OF_USER serves only this user */
+	uid_t uid;		     /* its own; only a DAEMON_OF_SYSTEM serves others */
 	struct sockname_space space; /* of its socket's name and its slots' */
 	struct loop loop;
 	/* in the directory, and with the abstract name; either may be missing */

@@ -6,8 +6,9 @@
 
 static int make(const struct daemon *d, struct sockname_space *space, int *lock_fd)
 {
-	int rc = d->scope == DAEMON_OF_SYSTEM ? sockname_space_of_system(space)
-					      : sockname_space_of_user(d->uid, space);
+	int rc = d->scope == DAEMON_OF_SYSTEM	   ? sockname_space_of_system(space)
+		 : d->scope == DAEMON_OF_DIRECTORY ? sockname_space_of_shared(d->uid, space)
+						   : sockname_space_of_user(d->uid, space);
 
 	return rc ? rc : sockname_make_dir(space, lock_fd);
 }

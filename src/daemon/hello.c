@@ -101,12 +101,15 @@ static int keep_fds(struct client *c, struct fdmsg *m)
 static int take_slot(struct client *c, const struct ctl_hello *hello, const struct fdmsg *m,
 		     int *token_fd)
 {
-	bool returns = m->fd_count == 4;
+	int rc = slots_admit(c, hello->directory);
 
-	if (returns != (hello->wanted_slot != 0))
-		return -EPROTO;
 	*token_fd = -1;
-	return returns ? slots_adopt(c, hello->wanted_slot, m->fds[3]) : slots_take(c, token_fd);
+	if (rc)
+		return rc;
+	if (m->fd_count == 4)
+		return slots_adopt(c, hello->wanted_slot, m->fds[3]);
+	return hello->wanted_slot ? slots_claim(c, hello->wanted_slot, token_fd)
+				  : slots_take(c, token_fd);
 }
 
 void hello_on_hello(struct client *c, struct fdmsg *m)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "daemon/slot_token.h"
 
 struct link {
 	struct client *ends[2]; /* by side; both the same in a process's link with itself */
@@ -159,6 +160,17 @@ static int offer_memory(struct link *l, struct client *c, struct client *peer)
 	return rc == -ECONNRESET ? ENOENT : EMFILE;
 }
 
+/*
+ * In a shared directory the answer that there is no such process decides on the path of a QP. So
+ * it is not given of a process that has not returned to this daemon yet, or is about to connect
+ * anew: that has its token.
+ */
+static bool is_away(struct daemon *d, unsigned slot)
+{
+	return d->scope == DAEMON_OF_DIRECTORY && slot >= 1 && slot <= CTL_SLOT_MAX &&
+	       slot_token_is_held(d, slot);
+}
+
 /* The link of c with a peer, made if need be, with memory. NULL and *error: a positive errno. */
 static struct link *find_or_create(struct client *c, unsigned slot, int *error)
 {
@@ -167,7 +179,7 @@ static struct link *find_or_create(struct client *c, unsigned slot, int *error)
 	bool is_new;
 
 	if (!peer || peer->disconnecting || !client_sees(c, peer)) {
-		*error = ENOENT;
+		*error = is_away(c->daemon, slot) ? EAGAIN : ENOENT;
 		return NULL;
 	}
 	is_new = !c->links[slot];

@@ -39,6 +39,60 @@ static bool has_its_share(struct daemon *d, uid_t uid)
 	return mine >= CTL_SLOT_MAX - used;
 }
 
+int slots_admit(struct client *c, uint32_t directory)
+{
+	struct daemon *d = c->daemon;
+
+	if (directory && d->scope == DAEMON_OF_SYSTEM)
+		return -EOPNOTSUPP;
+	for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++) {
+		const struct client *other = d->by_slot[slot];
+
+		if (other && other->directory != directory && !other->disconnecting &&
+		    !client_is_closed(other))
+			return -EXDEV;
+	}
+	c->directory = directory;
+	return 0;
+}
+
+/* 0; -EADDRINUSE: the slot is in use; -errno. */
+static int take(struct client *c, unsigned slot, int token_fd)
+{
+	struct daemon *d = c->daemon;
+	int rc;
+
+	if (d->by_slot[slot] || !ports_suit(d, slot, c->uid))
+		return -EADDRINUSE;
+	/*
+	 * EADDRINUSE: the token is held by a process that has not returned, or by a child of a dead
+	 * one.
+	 */
+	rc = directory_bind(d, token_fd, sockname_of_slot, slot);
+	if (rc)
+		return rc;
+	ports_on_new_slot(d, slot);
+	give(c, slot);
+	return 0;
+}
+
+int slots_claim(struct client *c, unsigned slot, int *token_fd)
+{
+	int fd, rc;
+
+	if (slot < 1 || slot > CTL_SLOT_MAX || !c->directory)
+		return -EPROTO;
+	fd = token_make_socket();
+	if (fd < 0)
+		return -errno;
+	rc = take(c, slot, fd);
+	if (rc)
+		close(fd);
+	else
+		*token_fd = fd;
+	return rc == -EADDRINUSE ? -EAGAIN : rc;
+}
+
 int slots_take(struct client *c, int *token_fd)
 {
 	struct daemon *d = c->daemon;
@@ -50,21 +104,12 @@ int slots_take(struct client *c, int *token_fd)
 	if (fd < 0)
 		return -errno;
 	for (unsigned slot = 1; slot <= CTL_SLOT_MAX; slot++) {
-		if (d->by_slot[slot] || !ports_suit(d, slot, c->uid))
-			continue;
-
-		int rc = directory_bind(d, fd, sockname_of_slot, slot);
+		int rc = take(c, slot, fd);
 
 		if (!rc) {
-			ports_on_new_slot(d, slot);
-			give(c, slot);
 			*token_fd = fd;
 			return 0;
 		}
-		/*
-		 * EADDRINUSE: the token is held by a process that has not returned, or by a child
-		 * of a dead one.
-		 */
 		if (rc != -EADDRINUSE) {
 			close(fd);
 			return rc;
@@ -88,15 +133,15 @@ static int cut_off(struct client *earlier, const struct client *c)
 
 /*
  * Whether a token is one of this slot that was made in another directory, or without one. It cannot
- * be tried, as its name may be gone. A user's daemon takes it all the same: it serves that user
- * alone, whose processes could take one another's tokens anyhow. But not while another process
+ * be tried, as its name may be gone. A daemon of one user takes it all the same: it serves that
+ * user alone, whose processes could take one another's tokens anyhow. But not while another process
  * holds the slot's own token.
  */
 static bool is_from_elsewhere(struct daemon *d, unsigned slot, int token_fd)
 {
 	struct sockname actual;
 
-	return d->scope == DAEMON_OF_USER && token_get_name(token_fd, &actual) &&
+	return d->scope != DAEMON_OF_SYSTEM && token_get_name(token_fd, &actual) &&
 	       sockname_is_slot_elsewhere(&d->space, slot, &actual) && !slot_token_is_held(d, slot);
 }
 

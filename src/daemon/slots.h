@@ -23,10 +23,25 @@
 #include "daemon/client.h"
 
 /*
+ * Whether a process with this ctl_hello.directory may have a slot here. Processes that share a
+ * directory have their slots from its daemon. If others had slots of this daemon's choice beside
+ * them, one QPN could lead to two processes. 0; -EXDEV: a process that lives has another directory,
+ * or one of the two has none; -EOPNOTSUPP: this is the system's daemon, and users have directories
+ * of their own.
+ */
+int slots_admit(struct client *c, uint32_t directory);
+
+/*
  * Sets c->slot. *token_fd is the caller's to send and close. 0; -ENOSPC; -EDQUOT: the user has its
  * share; -errno.
  */
 int slots_take(struct client *c, int *token_fd);
+
+/*
+ * Sets c->slot to this one, which the daemon of a shared directory has given to the process. As
+ * slots_take, and -EAGAIN: it is in use until the end of the process that had it before is seen.
+ */
+int slots_claim(struct client *c, unsigned slot, int *token_fd);
 
 /*
  * Sets c->slot to the one it had from an earlier daemon, or on an earlier connection. 0; -EAGAIN:

@@ -114,9 +114,11 @@ struct qp {
 	struct sq sq;
 	struct arena_qp *entry;	    /* in shared memory, for peers */
 	const struct qp_path *path; /* set at creation, and chosen again at each RTR */
-	void *path_data;	    /* the path's own */
-	bool has_receive;	    /* the QP has a current receive (execute/receive.h) */
-	uint8_t receive_status;	    /* of that receive if the QP fails: enum ibv_wc_status */
+	/* What adapter_prepare has found for that: path_is_shared, or -errno. */
+	_Atomic int peer_shares;
+	void *path_data;	/* the path's own */
+	bool has_receive;	/* the QP has a current receive (execute/receive.h) */
+	uint8_t receive_status; /* of that receive if the QP fails: enum ibv_wc_status */
 	enum cause receive_cause;
 	uint8_t receive_l3; /* of the datagram in it: enum receive_l3 */
 	struct receive receive;

@@ -194,9 +194,8 @@ struct link_shared {
  * Makes a link. `shared_fd` has a link's length (link_ring_bytes); `side` says which ring is ours
  * to write (0 or 1; LINK_SELF: the link to oneself, which has one ring for both). `pid` is as
  * the other process sees it; in another PID namespace it may be this process's own. The link takes
- * over
- * `*arena`, which is open, `wake_fd` and `heap_fd`, the other's heap (-1: not used). Returns NULL
- * with errno; then arena and descriptors are still the caller's.
+ * over `*arena`, which is open, `wake_fd` and `heap_fd`, the other's heap (-1: not used). Returns
+ * NULL with errno; then arena and descriptors are still the caller's.
  */
 #define LINK_SELF (-1)
 struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd,

@@ -365,8 +365,7 @@ static enum issue_result unreachable(struct shm_qp *lq, struct wqe *wqe)
 		return ISSUE_WAIT;
 	}
 	shm_backoff_on_silence(lq, qp->sq.issue,
-			       shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid) ? CAUSE_PEER_UNKNOWN
-										: CAUSE_NO_PATH);
+			       shm_env.peer_is_local(qp) ? CAUSE_PEER_UNKNOWN : CAUSE_NO_PATH);
 	return ISSUE_WAIT;
 }
 
@@ -400,7 +399,7 @@ static enum issue_result issue_request(struct shm_qp *lq, struct wqe *wqe, int64
 			       "%u bytes", wqe->length);
 		return ISSUE_FAILED;
 	}
-	if (!lq->link && shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid)) {
+	if (!lq->link && shm_env.peer_is_local(qp)) {
 		lq->link = shm_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS, &asked);
 		if (!lq->link && asked && shm_backoff_on_unknown(lq))
 			return ISSUE_WAIT;

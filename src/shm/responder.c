@@ -170,7 +170,7 @@ static enum arrival check_connection(struct shm_qp *lq, struct link *link,
 	/* the peer's process was not known yet when the QP was connected */
 	if (!lq->link && link->slot == qp->attr.dest_qp_num >> ARENA_QP_BITS &&
 	    (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD) &&
-	    shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid)) {
+	    shm_env.peer_is_local(qp)) {
 		link_get(link);
 		lq->link = link;
 	}

@@ -72,7 +72,7 @@ static int connect(struct qp *qp)
 		return ENOMEM;
 	drop_link(lq);
 	/* A missing process is not an error here: as on a wire, requests will get no answer. */
-	if (shm_env.gid_is_local(&qp->attr.ah_attr.grh.dgid))
+	if (shm_env.peer_is_local(qp))
 		lq->link = shm_env.find_link(qp->attr.dest_qp_num >> ARENA_QP_BITS, &asked);
 	if (lq->link) /* maps it now, not while the program posts: memory/peer_arena.h */
 		peer_arena_qp(&lq->link->arena, qp->attr.dest_qp_num);

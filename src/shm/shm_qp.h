@@ -136,7 +136,8 @@ struct shm_env {
 	/* Calls visit for each QP of this process that is attached to the group. */
 	void (*group_visit)(const union ibv_gid *gid, void (*visit)(uint32_t qpn, void *arg),
 			    void *arg);
-	bool (*gid_is_local)(const union ibv_gid *gid);
+	/* Whether the connected QP's peer is where shared memory reaches. */
+	bool (*peer_is_local)(const struct qp *qp);
 	/*
 	 * Sends datagrams of the QP, whose lock is held, to another host or a group: that at
 	 * sq.issue, and up to `most` from there on. 0: *sent of them, at least one, were sent, or

@@ -57,7 +57,7 @@ static bool take_socket(int fd, const char *name, void *arg)
 
 static int admit(struct daemon *d, int sock, const struct ucred *peer)
 {
-	if (d->scope == DAEMON_OF_USER && peer->uid != d->uid)
+	if (d->scope != DAEMON_OF_SYSTEM && peer->uid != d->uid)
 		return -EACCES;
 	if (d->scope == DAEMON_OF_SYSTEM && users_has_share(&d->users, peer->uid, sock))
 		return -EDQUOT;
@@ -99,7 +99,7 @@ int listening_begin(struct daemon *d)
 	d->name.on_connection = on_name_connection;
 	if (sockname_of_daemon_file(&d->space, &name))
 		rc = listen_at(&d->file, d, &name);
-	if (rc)
+	if (rc || d->space.is_shared)
 		return rc;
 	sockname_of_daemon(&d->space, &name);
 	rc = listen_at(&d->name, d, &name);

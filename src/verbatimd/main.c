@@ -19,19 +19,24 @@ struct options {
 };
 
 static const char usage[] =
-	"Usage: verbatimd [--system] [--foreground]\n"
+	"Usage: verbatimd [--system | --shared] [--foreground]\n"
 	"\n"
 	"Serves the processes of this user that use Verbatim. It is started by the first of them\n"
 	"and ends some seconds after the last: there is no need to start it by hand.\n"
 	"\n"
 	"  -s, --system      serve all users of this host, and stay; for a service manager\n"
+	"      --shared      serve this user's processes of all network namespaces that share\n"
+	"                    VERBATIM_SOCKET_DIR, for what they have in common\n"
 	"  -f, --foreground  do not go into the background\n"
 	"  -h, --help        print this\n"
 	"  -V, --version     print the version\n"
 	"\n"
 	"Environment:\n"
 	"  VERBATIMD_LINGER_MS  how long to stay without clients, in ms (3000)\n"
-	"  VERBATIM_NAMESPACE   serve only the processes that have the same value\n";
+	"  VERBATIM_NAMESPACE   serve only the processes that have the same value\n"
+	"  VERBATIM_SOCKET_DIR  where, with --shared\n";
+
+#define OPTION_SHARED 256
 
 static int misused(void)
 {
@@ -44,6 +49,7 @@ static int parse_options(int argc, char **argv, struct options *out)
 {
 	static const struct option longs[] = {
 		{ "system", no_argument, NULL, 's' },
+		{ "shared", no_argument, NULL, OPTION_SHARED },
 		{ "foreground", no_argument, NULL, 'f' },
 		{ "help", no_argument, NULL, 'h' },
 		{ "version", no_argument, NULL, 'V' },
@@ -56,6 +62,9 @@ static int parse_options(int argc, char **argv, struct options *out)
 		switch (opt) {
 		case 's':
 			out->scope = DAEMON_OF_SYSTEM;
+			break;
+		case OPTION_SHARED:
+			out->scope = DAEMON_OF_DIRECTORY;
 			break;
 		case 'f':
 			out->foreground = true;

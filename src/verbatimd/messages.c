@@ -58,6 +58,16 @@ static const struct {
 	[CTL_CM_LIST] = { sizeof(struct ctl_list), 0, 0, CLIENT_OBSERVER, lists_on_list },
 };
 
+/*
+ * Of a shared directory's daemon. Its network namespace is not that of its clients, so it must not
+ * open ports or make connections for them.
+ */
+static bool is_for_directory(uint32_t type)
+{
+	return type == CTL_HELLO || type == CTL_OBSERVE || type == CTL_PEER || type == CTL_LIST ||
+	       type == CTL_COUNTERS;
+}
+
 /* A greeting of another version may have another length; it still gets an answer. */
 static bool is_other_version(const struct client *c, const struct fdmsg *m)
 {
@@ -79,6 +89,8 @@ const char *messages_on_message(struct client *c, struct fdmsg *m)
 	}
 	if (type >= CTL_TYPE_COUNT || !requests[type].on_request)
 		return "it sent what is no request";
+	if (c->daemon->scope == DAEMON_OF_DIRECTORY && !is_for_directory(type))
+		return "it sent a request that is for the verbatimd of its network namespace";
 	if (!(requests[type].role & c->role))
 		return "it sent a request out of place";
 	if (m->len != requests[type].len)

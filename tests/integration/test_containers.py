@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """In containers, made here of what they are made of: namespaces, a read-only root, no capabilities, an ordinary
 user, 64 KiB of locked memory, a filter of system calls as Docker's. Programs find each other in one container, in two
-of one pod (a network in common, but neither files nor processes), and in two that a cable joins.
+of one pod (a network in common, but neither files nor processes), and in two that a cable joins, which may share a
+directory.
 """
 import os
+import signal
 import subprocess
 import typing
 
@@ -40,8 +42,10 @@ KINDS = {
     'hidden_processes': Kind(proc='mount -t proc -o hidepid=2 proc /proc'),
     'no_proc': Kind(proc='mount -t tmpfs -o ro none /proc'),
 }
+SHARED = '/mnt'  # where containers have the directory that they share
 MOUNTS = '''
     {proc}
+    {shared}
     mount -t sysfs -o ro sysfs /sys
     mount -t tmpfs -o ro,noexec none /run
     mount -t tmpfs -o noexec,mode=1777,size=64k none /dev/shm
@@ -54,19 +58,24 @@ MOUNTS = '''
 
 class Container(harness.Runner):
     """Mounts, processes, IPC and a host name of its own, in the network of `host`. What is started in it has its
-    limits; it is told of no device, and finds those that are there.
+    limits; it is told of no device, and finds those that are there. `shared`: a directory that it shares with others.
     """
 
-    def __init__(self, host, kind):
-        super().__init__(host.namespace, linger_ms=300, VERBATIM_EXPLAIN='1')
+    def __init__(self, host, kind, shared=None):
+        # Those that share it have the same variables; in their networks they are alone all the same.
+        namespace = f'{host.namespace[:-1]}shared' if shared else host.namespace
+        super().__init__(namespace, linger_ms=300, VERBATIM_EXPLAIN='1')
         del self.env['VERBATIM_DEVICES']
+        if shared:
+            self.env['VERBATIM_SOCKET_DIR'] = SHARED
         self.address = host.address
         self.anchor = host.anchor
         if kind.root:
             identity = ['setpriv', f'--bounding-set=-all,+{",+".join(DOCKERS)}', '--inh-caps=-all']
         else:
             identity = [*as_nobody(), '--bounding-set=-all', '--inh-caps=-all']
-        mounts = MOUNTS.format(proc=kind.proc, memory=f'size={kind.memory}' if kind.memory else 'ro')
+        mounts = MOUNTS.format(proc=kind.proc, memory=f'size={kind.memory}' if kind.memory else 'ro',
+                               shared=f'mount --bind {shared} {SHARED}' if shared else '')
         self._holder = netns.hold(
             *host.prefix, 'unshare', '--mount', '--pid', '--ipc', '--uts', '--fork', '--kill-child',
             '--propagation=private', program=('sh', '-ec', mounts))
@@ -92,11 +101,11 @@ def cable():
 
 @pytest.fixture
 def contain(cable):
-    """contain(host of the cable, kind) makes a container."""
+    """contain(host of the cable, kind, shared) makes a container."""
     made = []
 
-    def make(host, kind=KINDS['usual']):
-        made.append(Container(host, kind))
+    def make(host, kind=KINDS['usual'], shared=None):
+        made.append(Container(host, kind, shared))
         return made[-1]
     yield make
     left = {}
@@ -158,16 +167,89 @@ def test_two_with_networks_of_their_own(cable, contain, program):
     program(contain(cable.b), contain(cable.a))
 
 
-def test_paths(cable, contain):
-    """Shared memory in a container and in a pod; UDP between those that have no network in common."""
+@pytest.fixture
+def shared(tmp_path):
+    """A directory of everybody."""
+    tmp_path.chmod(0o1777)
+    return tmp_path
+
+
+@PROGRAMS
+def test_two_with_a_directory_in_common(cable, contain, shared, program):
+    """Networks of their own, and VERBATIM_SOCKET_DIR in a volume that both have."""
+    program(contain(cable.b, shared=shared), contain(cable.a, shared=shared))
+
+
+def start_stream(listener, connecter, op='write'):
+    """A server and its client, which are connected."""
+    port = free_port()
+    argv = [harness.VERIFY, 'stream', '--port', port, '--op', op, '--sizes', 100]
+    server = listener.start_server([*argv, '--listen', '::'], port)
+    client = connecter.start(*argv, listener.address)
+    client.wait_for('running')
+    return server, client
+
+
+def paths(end, qps):
+    """Of the connected QPs of its network, of which there are as many before long."""
+    def shown():
+        return [qp['path'] for process in end.show()['processes'] for qp in process.get('qps', ())]
+    harness.wait_until(lambda: len(shown()) == qps, 10, f'{qps} QPs')
+    return shown()
+
+
+@pytest.mark.parametrize('kind', ('root', 'nowhere_to_write', 'hidden_processes', 'no_proc'))
+def test_a_directory_in_common_for_each_kind(cable, contain, shared, kind):
+    first, second = contain(cable.b, KINDS[kind], shared), contain(cable.a, KINDS[kind], shared)
+    server, client = start_stream(first, second)
+    for end in first, second:
+        assert paths(end, qps=1) == ['local']
+    second.release(client)
+    first.release(server)
+
+
+def test_not_all_share_a_directory(cable, contain, shared):
+    """The device of a process that does not share it fails to open where another one does."""
+    first, second = contain(cable.b, shared=shared), contain(cable.a, shared=shared)
+    server, client = start_stream(first, second)
+    del first.env['VERBATIM_SOCKET_DIR']
+    refused = first.start(harness.VERIFY, 'stream', '--port', free_port(), '--op', 'send', '--listen', '::')
+    assert refused.wait(10) and 'VERBATIM_SOCKET_DIR' in refused.report(), refused.report()
+    first.env['VERBATIM_SOCKET_DIR'] = SHARED
+    second.release(client)
+    first.release(server)
+
+
+def test_the_daemons_of_a_shared_directory_are_killed(cable, contain, shared):
+    """That of the directory ran in one of the two. Connections go on, and new ones are made."""
+    first, second = contain(cable.b, shared=shared), contain(cable.a, shared=shared)
+    server, client = start_stream(first, second)
+    daemons = first.daemons()  # of both networks, and of the directory
+    assert len(daemons) == 3
+    for pid in daemons:
+        os.kill(pid, signal.SIGKILL)
+    others = start_stream(first, second)
+    assert client.status is None and server.status is None, client.report() + server.report()
+    for end in first, second:
+        assert paths(end, qps=2) == ['local', 'local']
+    pingpong(first, second)
+    for left in server, others[0]:
+        first.release(left)
+    for left in client, others[1]:
+        second.release(left)
+
+
+def test_paths(cable, contain, shared):
+    """Shared memory in a container, in a pod, and between those with a directory in common; UDP between others that have
+    no network in common.
+    """
     first, second, other = contain(cable.a), contain(cable.a), contain(cable.b)
-    for end, peer, path in ((first, first, 'local'), (first, second, 'local'), (first, other, 'wire')):
-        port = free_port()
-        argv = [harness.VERIFY, 'stream', '--port', port, '--op', 'send', '--sizes', 100]
-        server = peer.start_server([*argv, '--listen', '::'], port)
-        client = end.start(*argv, peer.address)
-        client.wait_for('running')
-        shown = [qp['path'] for process in end.show()['processes'] for qp in process.get('qps', ())]
+    sharing = (contain(cable.a, shared=shared), contain(cable.b, shared=shared))
+    for end, peer, path in ((first, first, 'local'), (first, second, 'local'), (first, other, 'wire'),
+                            (*sharing, 'local')):
+        server, client = start_stream(peer, end, op='send')
+        shown = [qp['path'] for shows in (end, peer) for process in shows.show()['processes']
+                 for qp in process.get('qps', ())]
         assert shown and set(shown) == {path}, end.show()
         end.release(client)
         peer.release(server)

@@ -26,8 +26,8 @@ extern int memory_fd; /* of the link, which verbatimd hands out */
 extern struct ring_producer tx;
 extern pid_t peer_pid;
 extern pid_t told_pid; /* as verbatimd sees it, perhaps in another PID namespace; 0: the same */
-extern bool is_known; /* verbatimd does not know of the peer's death yet */
-extern bool is_busy;  /* another thread waits for an answer of verbatimd */
+extern bool is_known;  /* verbatimd does not know of the peer's death yet */
+extern bool is_busy;   /* another thread waits for an answer of verbatimd */
 extern void (*while_asked)(void);
 extern void (*while_made)(void); /* a link, which is not in the table yet */
 extern enum xcopy xcopy;	 /* XCOPY_VM: the peer's PID is valid in this PID namespace */

@@ -125,6 +125,51 @@ static void ports_count_for_their_devices(void **state)
 	port_table_reset_after_fork();
 }
 
+static const uint8_t *shown(unsigned i)
+{
+	return arena_header(arena)->addresses[i];
+}
+
+static bool is_shown(const uint8_t gid[16])
+{
+	for (unsigned i = 0; i < ARENA_ADDRESSES; i++)
+		if (!memcmp(shown(i), gid, 16))
+			return true;
+	return false;
+}
+
+static void peers_see_the_addresses_of_open_devices(void **state)
+{
+	static const uint8_t none[16], second[16] = { 0x20, 0x01, 0x0d, 0xb8, [15] = 2 },
+				       third[16] = { [10] = 0xff, 0xff, 192, 0, 2, 3 },
+				       local[16] = { 0xfe, 0x80, [15] = 1 },
+				       loopback[16] = { [10] = 0xff, 0xff, 127, 0, 0, 1 };
+
+	memcpy(devices[0].gid[0].raw, address, 16);
+	memcpy(devices[0].gid[1].raw, local, 16);
+	memcpy(devices[0].gid[5].raw, second, 16);
+	memcpy(devices[1].gid[0].raw, loopback, 16);
+	memcpy(devices[1].gid[1].raw, second, 16); /* once is enough */
+	contexts_show_addresses();
+	assert_memory_equal(shown(0), address, 16);
+	assert_memory_equal(shown(1), second, 16);
+	for (unsigned i = 2; i < ARENA_ADDRESSES; i++)
+		assert_memory_equal(shown(i), none, 16);
+
+	/* what stays keeps its place */
+	memcpy(devices[0].gid[0].raw, none, 16);
+	memcpy(devices[1].gid[7].raw, third, 16);
+	contexts_show_addresses();
+	assert_memory_equal(shown(1), second, 16);
+	assert_true(is_shown(third) && !is_shown(address));
+
+	contexts_remove(&contexts[1]);
+	assert_true(is_shown(second) && !is_shown(third));
+	contexts_add(&contexts[1]);
+	assert_true(is_shown(third));
+	memset(devices, 0, sizeof(devices));
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
 
 int main(void)
@@ -134,6 +179,7 @@ int main(void)
 		TEST(an_entry_goes_to_the_next_port_of_its_device),
 		TEST(a_port_that_finds_none_does_without),
 		TEST(ports_count_for_their_devices),
+		TEST(peers_see_the_addresses_of_open_devices),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,7 +51,7 @@ static void group_visit(const union ibv_gid *gid, void (*visit)(uint32_t qpn, vo
 {
 }
 
-static bool gid_is_local(const union ibv_gid *gid)
+static bool peer_is_local(const struct qp *qp)
 {
 	return true;
 }
@@ -71,7 +71,7 @@ static const struct shm_env env = {
 	.find_link = find_link,
 	.group_members = group_members,
 	.group_visit = group_visit,
-	.gid_is_local = gid_is_local,
+	.peer_is_local = peer_is_local,
 	.kick = kick,
 	.deadline = deadline,
 	.slot = RIG_SLOT,
