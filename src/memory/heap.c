@@ -98,7 +98,7 @@ static size_t window_bytes(const struct heap *heap, uint64_t window)
 void heap_fini(struct heap *heap)
 {
 	for (unsigned i = 0; i < HEAP_WINDOWS; i++)
-		if (heap->windows[i])
+		if (heap->windows[i] && heap->windows[i] != MAP_FAILED)
 			munmap(heap->windows[i], window_bytes(heap, i));
 	if (heap->bytes && heap->fd < 0)
 		file_view_close(&heap->view);
@@ -121,33 +121,38 @@ bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset)
 	uint64_t window = offset / HEAP_WINDOW_BYTES;
 	const char *at = window < HEAP_WINDOWS ? heap->windows[window] : NULL;
 
-	return at && (uintptr_t)at + offset % HEAP_WINDOW_BYTES - lead_of(window) == start;
+	return at && at != MAP_FAILED &&
+	       (uintptr_t)at + offset % HEAP_WINDOW_BYTES - lead_of(window) == start;
 }
 
-static int map_own_window(struct heap *heap, uint64_t window)
+/* A failure lasts: see heap.h. Not reported, as the program's threads may stand meanwhile. */
+static void map_own_window(struct heap *heap, uint64_t window)
 {
 	size_t bytes = window_bytes(heap, window);
 	char *none = NULL, *fresh = sparse_map(bytes, MAP_SHARED | MAP_NORESERVE, heap->fd,
 					       window * HEAP_WINDOW_BYTES + lead_of(window));
 
-	if (fresh == MAP_FAILED)
-		return -errno;
-	madvise(fresh, bytes, MADV_DONTFORK);
-	madvise(fresh, bytes, MADV_DONTDUMP);
-	if (!atomic_compare_exchange_strong(&heap->windows[window], &none, fresh))
+	if (fresh != MAP_FAILED) {
+		madvise(fresh, bytes, MADV_DONTFORK);
+		madvise(fresh, bytes, MADV_DONTDUMP);
+	}
+	if (!atomic_compare_exchange_strong(&heap->windows[window], &none, fresh) &&
+	    fresh != MAP_FAILED)
 		munmap(fresh, bytes); /* another thread has mapped it */
-	return 0;
 }
 
 /* NULL: it cannot be mapped. */
 static char *map_window(struct heap *heap, uint64_t window)
 {
 	char *_Atomic *place = &heap->windows[window];
-	int error = heap->fd >= 0 ? map_own_window(heap, window)
-				  : file_view_map(&heap->view, place,
-						  window * HEAP_WINDOW_BYTES + lead_of(window),
-						  window_bytes(heap, window));
+	int error = 0;
 
+	if (heap->fd >= 0)
+		map_own_window(heap, window);
+	else
+		error = file_view_map(&heap->view, place,
+				      window * HEAP_WINDOW_BYTES + lead_of(window),
+				      window_bytes(heap, window));
 	if (error && error != -EALREADY)
 		report(error);
 	return atomic_load_explicit(place, memory_order_acquire);
@@ -165,7 +170,7 @@ char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes)
 	at = atomic_load_explicit(&heap->windows[window], memory_order_acquire);
 	if (!at)
 		at = map_window(heap, window);
-	if (!at)
+	if (!at || at == MAP_FAILED)
 		return NULL;
 	if (*bytes > HEAP_WINDOW_BYTES - begin)
 		*bytes = HEAP_WINDOW_BYTES - begin;

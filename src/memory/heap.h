@@ -15,7 +15,8 @@
  * a moment (RLIMIT_AS): window n needs (n + 1) * HEAP_WINDOW_BYTES. In our own heap memory/move.h
  * might find these mappings, and take them for the program's; so it keeps its descriptor.
  *
- * A window that cannot be mapped is tried again with a later operation.
+ * A peer's window that cannot be mapped is tried again with a later operation. One of our own is
+ * not: mapped later than migrate.c does, by another thread, it could be taken for the program's.
  *
  * Barrier WINDOW: who maps a window then stores its address (release); those who look up load it
  * (acquire). Of a peer's heap threads map windows one at a time, under the view's lock; of our own
@@ -42,7 +43,8 @@ struct heap {
 	int fd;		       /* of this process's own; else -1 */
 	uint64_t bytes;	       /* 0: not used */
 	struct file_view view; /* of a peer's */
-	/* Where each is mapped, the first one from HEAP_FIRST on. NULL: not yet. */
+	/* Where each is mapped, the first one from HEAP_FIRST on. NULL: not yet; MAP_FAILED: of our
+	 * own, cannot be. */
 	char *_Atomic windows[HEAP_WINDOWS];
 	/*
 	 * key << 32 | the worth of migration so far (heap.c); keys of one entry displace each other
