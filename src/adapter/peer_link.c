@@ -74,12 +74,15 @@ uint64_t peer_link_arena_file(const struct ctl_peer_info *info)
 struct link *peer_link_make(struct ctl_peer_info *info)
 {
 	struct peer_arena arena;
+	pid_t pid;
 	struct link *link;
 
 	if (!peer_link_offers_memory(info) || !open_arena(info, &arena))
 		return NULL;
-	link = link_create(info->slot, (pid_t)peer_arena_header(&arena)->pid, (int)info->side,
-			   info->link_fd, &arena, info->wake_fd, info->heap_fd);
+	/* what the peer says itself only where verbatimd sees no PID of it */
+	pid = info->pid ? info->pid : (pid_t)peer_arena_header(&arena)->pid;
+	link = link_create(info->slot, pid, (int)info->side, info->link_fd, &arena, info->wake_fd,
+			   info->heap_fd);
 	if (!link) {
 		report_failure(info, errno);
 		peer_arena_close(&arena);

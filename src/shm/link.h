@@ -112,7 +112,7 @@ struct orphan_nak {
 struct link {
 	struct link *next_free;
 	uint32_t slot;
-	pid_t pid;	     /* as the other process itself sees it */
+	pid_t pid;	     /* as verbatimd saw it; if that was 0, as it says itself */
 	pid_t told_pid;	     /* as the verbatimd that told of it last sees it. adapter/peers.c */
 	uint64_t arena_file; /* the inode of its arena, by which it is known. adapter/peers.c */
 	_Atomic bool alive;
@@ -193,7 +193,7 @@ struct link_shared {
 /*
  * Makes a link. `shared_fd` has a link's length (link_ring_bytes); `side` says which ring is ours
  * to write (0 or 1; LINK_SELF: the link to oneself, which has one ring for both). `pid` is as
- * the other process sees it; in another PID namespace it may be this process's own. The link takes
+ * verbatimd sees it; in another PID namespace it may be this process's own. The link takes
  * over `*arena`, which is open, `wake_fd` and `heap_fd`, the other's heap (-1: not used). Returns
  * NULL with errno; then arena and descriptors are still the caller's.
  */
