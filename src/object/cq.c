@@ -301,10 +301,11 @@ static void notify(struct cq *cq)
 		channel_notify(channel_of(cq->ib.channel), &cq->events);
 }
 
-/* One event tells of all that is in the CQ. */
+/* One event tells of all that is in the CQ, and of what comes until the next poll. */
 static void raise_event(struct cq *cq) REQUIRES(cq->lock)
 {
 	cq->armed = cq->missed = CQ_NOT_ARMED;
+	atomic_store_explicit(&cq->found_empty, false, memory_order_relaxed);
 	if (cq->ib.channel)
 		notify(cq);
 }
@@ -378,7 +379,8 @@ int cq_pop(struct cq *cq, int max, struct ibv_wc *wc)
 	int count = 0;
 
 	if (cq_is_empty(cq)) {
-		cq_on_found_empty(cq);
+		if (max > 0)
+			cq_on_found_empty(cq);
 		return 0;
 	}
 	lock_acquire(&cq->lock);
@@ -391,8 +393,9 @@ int cq_pop(struct cq *cq, int max, struct ibv_wc *wc)
 		release_request(cqe);
 	}
 	atomic_store_explicit(&cq->head, head, memory_order_relaxed);
-	if (count)
-		atomic_store_explicit(&cq->found_empty, false, memory_order_relaxed);
+	/* fewer than asked for: that was all */
+	if (max > 0)
+		atomic_store_explicit(&cq->found_empty, count < max, memory_order_relaxed);
 	CHECK(cq_check(cq));
 	lock_release(&cq->lock);
 	return count;
@@ -414,8 +417,8 @@ bool cq_pop_current(struct cq *cq)
 		cq->current = cq->ring[head & cq->ring_mask];
 		release_request(&cq->current);
 		atomic_store_explicit(&cq->head, head + 1, memory_order_relaxed);
-		atomic_store_explicit(&cq->found_empty, false, memory_order_relaxed);
 	}
+	atomic_store_explicit(&cq->found_empty, !found, memory_order_relaxed);
 	CHECK(cq_check(cq));
 	lock_release(&cq->lock);
 	return found;

@@ -78,7 +78,7 @@ struct cq {
 	uint32_t capacity;	  /* ib.cqe: a CQE beyond is an overrun */
 	_Atomic uint32_t tail;	  /* next to push; cq_is_empty reads it without the lock */
 	_Atomic uint32_t head;	  /* next to pop; likewise */
-	_Atomic bool found_empty; /* by the last poll; without the lock where it is set */
+	_Atomic bool found_empty; /* by the last poll, no event since; set without the lock, too */
 	uint8_t armed;		  /* enum cq_armed */
 	uint8_t missed;		  /* enum cq_armed: the least that CQEs without an event wanted */
 	bool overrun;		  /* IBV_EVENT_CQ_ERR was raised; later CQEs are dropped */
@@ -134,10 +134,10 @@ int cq_destroy(struct cq *cq);
 
 /*
  * Arms for the next completion, or for the next solicited or failed one. Idempotent. What is in the
- * CQ gives no event; but one that came since the last poll, which found the CQ empty, counts as
- * though it came after the arming. The program cannot tell the two apart, and mlx5, which compares
- * with the consumer index, raises the event, too. UCX, which sleeps without another poll, relies on
- * it.
+ * CQ gives no event; but one that came since the last poll, which found fewer than it asked
+ * for, counts as though it came after the arming. The program cannot tell the two apart, and mlx5,
+ * which compares with the consumer index, raises the event, too. UCX, which sleeps without another
+ * poll, relies on it.
  */
 void cq_arm(struct cq *cq, bool solicited_only);
 

@@ -292,6 +292,54 @@ static void test_arming_late(void **state)
 	assert_int_equal(channel_destroy(channel), 0);
 }
 
+/* A poll that returns fewer than it was asked for says that the CQ is empty, too. */
+static void test_arming_late_after_a_part(void **state)
+{
+	static const struct {
+		int asked;
+		bool event;
+	} rows[] = { { 2, true }, { 1, false }, { 0, false } };
+	struct world *world = *state;
+	struct channel *channel;
+	struct ibv_wc wc[2];
+
+	assert_int_equal(channel_create(&world->context->verbs.context, &channel), 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct cq *cq = world_cq(world, 8, channel);
+
+		if (rows[i].asked)
+			push(cq, 0, IBV_WC_SUCCESS, false);
+		assert_int_equal(cq_pop(cq, rows[i].asked, wc), rows[i].asked ? 1 : 0);
+		push(cq, 1, IBV_WC_SUCCESS, false);
+		assert_int_equal(cq_pop(cq, 0, wc), 0); /* which says nothing */
+		cq_arm(cq, false);
+		assert_int_equal(readable(channel), rows[i].event);
+		assert_int_equal(cq_destroy(cq), 0);
+	}
+	assert_int_equal(channel_destroy(channel), 0);
+}
+
+/* The event of the first one tells of all. */
+static void test_burst_gives_one_event(void **state)
+{
+	struct world *world = *state;
+	struct channel *channel;
+	struct ibv_wc wc;
+	struct cq *cq;
+
+	assert_int_equal(channel_create(&world->context->verbs.context, &channel), 0);
+	cq = world_cq(world, 8, channel);
+	assert_int_equal(cq_pop(cq, 1, &wc), 0);
+	cq_arm(cq, false);
+	push(cq, 0, IBV_WC_SUCCESS, false);
+	push(cq, 1, IBV_WC_SUCCESS, false);
+	take_event(channel, cq);
+	cq_arm(cq, false);
+	assert_false(readable(channel));
+	assert_int_equal(cq_destroy(cq), 0);
+	assert_int_equal(channel_destroy(channel), 0);
+}
+
 static void test_destroy_withdraws_events(void **state)
 {
 	struct world *world = *state;
@@ -468,6 +516,8 @@ int main(void)
 		TEST(test_resize),
 		TEST(test_arming),
 		TEST(test_arming_late),
+		TEST(test_arming_late_after_a_part),
+		TEST(test_burst_gives_one_event),
 		TEST(test_destroy_withdraws_events),
 		TEST(test_sleeper_takes_its_own_event),
 		TEST(test_others_events_are_for_all),
