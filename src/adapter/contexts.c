@@ -55,47 +55,84 @@ static bool is_shown(const uint8_t gid[16])
 	return !gid_is_zero(gid) && !gid_is_link_local(gid) && !gid_is_loopback(gid);
 }
 
-static bool is_among(uint8_t addresses[ARENA_ADDRESSES][16], const uint8_t gid[16])
+static bool is_among(uint8_t gids[ARENA_ADDRESSES][16], const uint8_t gid[16])
 {
 	for (unsigned i = 0; i < ARENA_ADDRESSES; i++)
-		if (!memcmp(addresses[i], gid, 16))
+		if (!memcmp(gids[i], gid, 16))
 			return true;
 	return false;
 }
 
-/* In the first free place; beyond the last one there is none. */
-static void add_address(uint8_t addresses[ARENA_ADDRESSES][16], const uint8_t gid[16])
+/* The first free place; ARENA_ADDRESSES: there is none. */
+static unsigned free_place(uint8_t gids[ARENA_ADDRESSES][16])
 {
-	for (unsigned i = 0; i < ARENA_ADDRESSES; i++)
-		if (gid_is_zero(addresses[i])) {
-			memcpy(addresses[i], gid, 16);
-			return;
-		}
+	unsigned place = 0;
+
+	while (place < ARENA_ADDRESSES && !gid_is_zero(gids[place]))
+		place++;
+	return place;
 }
 
-static void add_addresses_of(struct device *device, uint8_t addresses[ARENA_ADDRESSES][16])
+static void add_addresses_of(struct device *device, uint8_t gids[ARENA_ADDRESSES][16])
 {
 	lock_acquire(&device->lock);
-	for (unsigned i = 0; i < DEVICE_GIDS; i++)
-		if (is_shown(device->gid[i].raw) && !is_among(addresses, device->gid[i].raw))
-			add_address(addresses, device->gid[i].raw);
+	for (unsigned i = 0; i < DEVICE_GIDS; i++) {
+		const uint8_t *gid = device->gid[i].raw;
+		unsigned place = free_place(gids);
+
+		if (is_shown(gid) && !is_among(gids, gid) && place < ARENA_ADDRESSES)
+			memcpy(gids[place], gid, 16);
+	}
 	lock_release(&device->lock);
+}
+
+/* What this thread, or another one under the lock, has stored before. */
+static void load_address(struct arena_address *from, uint8_t gid[16]) REQUIRES(contexts_lock)
+{
+	uint64_t halves[2] = { atomic_load_explicit(&from->prefix, memory_order_relaxed),
+			       atomic_load_explicit(&from->interface, memory_order_relaxed) };
+
+	memcpy(gid, halves, 16);
+}
+
+/*
+ * ADDRESS: the interface is 0 while the prefix changes. A place is emptied before it is filled.
+ */
+static void store_address(struct arena_address *to, const uint8_t gid[16]) REQUIRES(contexts_lock)
+{
+	uint64_t halves[2];
+
+	memcpy(halves, gid, 16);
+	atomic_store_explicit(&to->interface, 0, memory_order_relaxed);
+	atomic_store_explicit(&to->prefix, halves[0], memory_order_release);
+	atomic_store_explicit(&to->interface, halves[1], memory_order_release);
 }
 
 /* What stays has its place, so a peer that looks meanwhile finds it. */
 static void show_addresses(void) REQUIRES(contexts_lock)
 {
-	uint8_t now[ARENA_ADDRESSES][16] = { 0 }, (*shown)[16] = arena_header(arena)->addresses;
+	struct arena_address *addresses = arena_header(arena)->addresses;
+	uint8_t now[ARENA_ADDRESSES][16] = { 0 }, shown[ARENA_ADDRESSES][16];
+	static const uint8_t none[16];
 	struct list *pos;
 
 	list_for_each(pos, &contexts)
 		add_addresses_of(list_entry(pos, struct context, link)->device, now);
-	for (unsigned i = 0; i < ARENA_ADDRESSES; i++)
-		if (!is_among(now, shown[i]))
-			memset(shown[i], 0, sizeof(shown[i]));
-	for (unsigned i = 0; i < ARENA_ADDRESSES && !gid_is_zero(now[i]); i++)
-		if (!is_among(shown, now[i]))
-			add_address(shown, now[i]);
+	for (unsigned i = 0; i < ARENA_ADDRESSES; i++) {
+		load_address(&addresses[i], shown[i]);
+		if (is_among(now, shown[i]))
+			continue;
+		store_address(&addresses[i], none);
+		memset(shown[i], 0, 16);
+	}
+	for (unsigned i = 0; i < ARENA_ADDRESSES && !gid_is_zero(now[i]); i++) {
+		unsigned place = free_place(shown);
+
+		if (is_among(shown, now[i]) || place == ARENA_ADDRESSES)
+			continue;
+		store_address(&addresses[place], now[i]);
+		memcpy(shown[place], now[i], 16);
+	}
 }
 
 void contexts_show_addresses(void)

@@ -56,13 +56,23 @@ bool path_shares(void)
 	return find_shared && !forced;
 }
 
+/* ADDRESS: the interface before and after the prefix, so that the two are of one address. */
+static bool is_at(const struct arena_address *at, const uint64_t halves[2])
+{
+	return atomic_load_explicit(&at->interface, memory_order_acquire) == halves[1] &&
+	       atomic_load_explicit(&at->prefix, memory_order_acquire) == halves[0] &&
+	       atomic_load_explicit(&at->interface, memory_order_relaxed) == halves[1];
+}
+
 static bool has_address(const struct arena_header *header, const union ibv_gid *gid)
 {
+	uint64_t halves[2];
 	uint8_t wanted[16];
 
 	gid_canonical(wanted, gid->raw);
+	memcpy(halves, wanted, sizeof(halves));
 	for (int i = 0; i < ARENA_ADDRESSES; i++)
-		if (!memcmp(header->addresses[i], wanted, sizeof(wanted)))
+		if (is_at(&header->addresses[i], halves))
 			return !gid_is_zero(wanted);
 	return false;
 }

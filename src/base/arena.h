@@ -47,6 +47,11 @@
 #define ARENA_DEVICE_COUNTERS 64
 #define ARENA_QPS_A_BIT	      1024 /* of arena_header.qps_used */
 
+/* A GID, its two halves in network order. Barrier ADDRESS, in adapter/contexts.c and path.c. */
+struct arena_address {
+	_Atomic uint64_t prefix, interface;
+};
+
 struct arena_header {
 	uint64_t magic;
 	uint32_t version;
@@ -78,7 +83,7 @@ struct arena_header {
 	 * GIDs of the owner's open devices, but for those that mean something else elsewhere; zero:
 	 * none. Peers of other network namespaces know it by them (VERBATIM_SOCKET_DIR).
 	 */
-	_Alignas(64) uint8_t addresses[ARENA_ADDRESSES][16];
+	_Alignas(64) struct arena_address addresses[ARENA_ADDRESSES];
 };
 
 /* A key, and the slot of its owner, in use by a thread of the owner of this arena. */

@@ -112,9 +112,9 @@ struct orphan_nak {
 struct link {
 	struct link *next_free;
 	uint32_t slot;
-	pid_t pid;	     /* as verbatimd saw it; if that was 0, as it says itself */
-	pid_t told_pid;	     /* as the verbatimd that told of it last sees it. adapter/peers.c */
-	uint64_t arena_file; /* the inode of its arena, by which it is known. adapter/peers.c */
+	pid_t pid;		/* as verbatimd saw it; if that was 0, as it says itself */
+	_Atomic pid_t told_pid; /* as the verbatimd that told of it last sees it. adapter/peers.c */
+	uint64_t arena_file;	/* the inode of its arena, by which it is known. adapter/peers.c */
 	_Atomic bool alive;
 	bool dying;  /* the other process is dead and reads no answers. Guarded by rx_lock */
 	bool marked; /* the adapter has seen that its process is dying: adapter/peers.c */

@@ -127,7 +127,7 @@ static void ports_count_for_their_devices(void **state)
 
 static const uint8_t *shown(unsigned i)
 {
-	return arena_header(arena)->addresses[i];
+	return (const uint8_t *)&arena_header(arena)->addresses[i];
 }
 
 static bool is_shown(const uint8_t gid[16])

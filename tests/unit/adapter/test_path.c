@@ -93,9 +93,9 @@ static void test_shares_a_directory(void **state)
 	path_init(find_link, &own);
 	assert_true(path_shares());
 	is_known = true;
-	memcpy(own.addresses[3], own_address.raw, sizeof(own_address));
+	memcpy(&own.addresses[3], own_address.raw, sizeof(own_address));
 	assert_false(shares(&own_address, &address, 7)); /* the QPN is of another host */
-	memcpy(peer.addresses[ARENA_ADDRESSES - 1], address.raw, sizeof(address));
+	memcpy(&peer.addresses[ARENA_ADDRESSES - 1], address.raw, sizeof(address));
 	assert_true(shares(&own_address, &address, 7));
 	assert_false(shares(&own_address, &address, 8));
 	assert_false(shares(&own_address, &none, 7)); /* as places that are empty */
