@@ -38,8 +38,10 @@ static const char usage[] =
 
 #define OPTION_SHARED 256
 
-static int misused(void)
+static int misused(const char *why)
 {
+	if (why)
+		fprintf(stderr, "verbatimd: %s\n", why);
 	fputs("Try 'verbatimd --help' for more information.\n", stderr);
 	return 2;
 }
@@ -55,16 +57,17 @@ static int parse_options(int argc, char **argv, struct options *out)
 		{ "version", no_argument, NULL, 'V' },
 		{ 0 },
 	};
+	bool system = false, shared = false;
 	int opt;
 
 	argv[0] = (char *)"verbatimd"; /* getopt_long puts it before its messages */
 	while ((opt = getopt_long(argc, argv, "sfhV", longs, NULL)) >= 0) {
 		switch (opt) {
 		case 's':
-			out->scope = DAEMON_OF_SYSTEM;
+			system = true;
 			break;
 		case OPTION_SHARED:
-			out->scope = DAEMON_OF_DIRECTORY;
+			shared = true;
 			break;
 		case 'f':
 			out->foreground = true;
@@ -76,13 +79,17 @@ static int parse_options(int argc, char **argv, struct options *out)
 			puts("verbatimd " VERBATIM_VERSION);
 			return 0;
 		default:
-			return misused();
+			return misused(NULL);
 		}
 	}
 	if (optind < argc) {
 		fprintf(stderr, "verbatimd: extra operand '%s'\n", argv[optind]);
-		return misused();
+		return misused(NULL);
 	}
+	if (system && shared)
+		return misused("--system and --shared exclude each other");
+	if (system || shared)
+		out->scope = system ? DAEMON_OF_SYSTEM : DAEMON_OF_DIRECTORY;
 	return -1;
 }
 

@@ -67,6 +67,13 @@ def test_help_and_version_of_all():
         assert got.returncode == 2 and got.stderr and not got.stdout, got
 
 
+def test_misuse_of_the_daemon():
+    for args, why in ((['--system', '--shared'], '--system and --shared exclude each other'), (['x'], "extra operand 'x'")):
+        got = call(*args, program=VERBATIMD)
+        assert got.returncode == 2 and not got.stdout, got
+        assert got.stderr == f"verbatimd: {why}\nTry 'verbatimd --help' for more information.\n", got
+
+
 def test_full_disk_is_a_failure():
     with open('/dev/full', 'w', encoding='ascii') as full:
         got = subprocess.run([VERBATIM, 'explain', '--list'], stdout=full, check=False,
