@@ -16,7 +16,9 @@
  * - fds: its descriptors.
  * --fill lets each process send so much to each peer before that all rings have wrapped.
  * --check asks random peers after random pauses instead. A message that takes ten seconds was slept
- * over: on a busy machine a process waits for a processor for up to a second.
+ * over: on a busy machine a process waits for a processor for up to a second. Only time in which
+ * the first process polls counts, so a machine that stands still makes no message late. What the
+ * process that was asked does by then is printed.
  * --stay lets all processes stay, after that, until standard input ends.
  */
 #include <dirent.h>
@@ -42,6 +44,7 @@
 #define ROUNDS	      10
 #define QUESTIONS     2000
 #define LATE_NS	      10000000000ull
+#define GAP_MAX_NS    100000000ull /* between two polls, as it counts */
 #define MEET_SECONDS  250 /* until all are there: those of 1,000 processes on a busy machine */
 #define PSN	      77
 #define FILL_BYTES    16384 /* a message of --fill, and the longest that is received */
@@ -53,11 +56,16 @@ struct shared {
 	union ibv_gid gid;
 	uint32_t qpn[PROCESSES_MAX][PROCESSES_MAX]; /* [a][b]: a's QP to b */
 	_Atomic long grown_kib;			    /* by all */
+	struct {
+		_Alignas(64) pid_t pid;
+		_Atomic uint64_t received;
+		_Atomic bool sleeps; /* in ibv_get_cq_event */
+	} seen[PROCESSES_MAX];
 };
 
 struct peer {
 	struct ibv_qp *qp;
-	uint32_t got; /* messages */
+	uint32_t got, sent; /* messages */
 };
 
 static struct shared *shared;
@@ -165,6 +173,7 @@ static void send_bytes_to(unsigned peer, uint32_t bytes)
 	errno = ibv_post_send(peers[peer].qp, &wr, &bad);
 	if (errno)
 		fail("ibv_post_send to %u, %llu received", peer, (unsigned long long)received);
+	peers[peer].sent++;
 }
 
 static void send_to(unsigned peer)
@@ -239,7 +248,7 @@ static int poll_cq(void)
 			continue;
 		post_receive((unsigned)wc[i].wr_id);
 		peers[wc[i].wr_id].got++;
-		received++;
+		shared->seen[self].received = ++received;
 	}
 	return n;
 }
@@ -257,21 +266,56 @@ static void sleep_until(uint64_t count)
 			;
 		if (received >= count)
 			return;
+		shared->seen[self].sleeps = true;
 		if (ibv_get_cq_event(channel, &which, &nothing))
 			fail("ibv_get_cq_event");
+		shared->seen[self].sleeps = false;
 		ibv_ack_cq_events(cq, 1);
 	}
 }
 
-static void poll_until(uint64_t count)
+/* One line for each of its threads, as proc(5) describes them. */
+static void print_threads(pid_t pid)
 {
-	uint64_t late = now_ns() + LATE_NS;
+	char command[64];
 
-	while (received < count)
-		if (poll_cq() == 0 && now_ns() > late) {
-			errno = ETIMEDOUT;
-			fail("message %llu", (unsigned long long)count);
-		}
+	snprintf(command, sizeof(command), "cat /proc/%d/task/[0-9]*/stat >&2", (int)pid);
+	if (system(command))
+		fprintf(stderr, "crowd: process %d has ended\n", (int)pid);
+}
+
+__attribute__((noreturn)) static void fail_late(unsigned whom, uint64_t count, uint64_t longest_ns)
+{
+	fprintf(stderr,
+		"crowd: process %u (%d) has received %llu messages and %s; "
+		"the longest time between two empty polls was %llu ms\n",
+		whom, (int)shared->seen[whom].pid, (unsigned long long)shared->seen[whom].received,
+		shared->seen[whom].sleeps ? "sleeps" : "is awake",
+		(unsigned long long)longest_ns / 1000000);
+	print_threads(shared->seen[whom].pid);
+	errno = ETIMEDOUT;
+	fail("message %llu, of process %u, which was sent %u", (unsigned long long)count, whom,
+	     peers[whom].sent);
+}
+
+/* `whom`: who is to send the last of these messages. */
+static void poll_until(uint64_t count, unsigned whom)
+{
+	uint64_t last = now_ns(), waited = 0, longest = 0;
+
+	while (received < count) {
+		uint64_t now, gap;
+
+		if (poll_cq())
+			continue;
+		now = now_ns();
+		gap = now - last;
+		last = now;
+		waited += gap < GAP_MAX_NS ? gap : GAP_MAX_NS;
+		longest = gap > longest ? gap : longest;
+		if (waited > LATE_NS)
+			fail_late(whom, count, longest);
+	}
 }
 
 static double empty_poll_ns(void)
@@ -289,12 +333,12 @@ static double pingpong_us(void)
 
 	for (int i = 0; i < PINGS / 10; i++) {
 		send_to(1);
-		poll_until(received + 1);
+		poll_until(received + 1, 1);
 	}
 	begin = now_ns();
 	for (int i = 0; i < PINGS; i++) {
 		send_to(1);
-		poll_until(received + 1);
+		poll_until(received + 1, 1);
 	}
 	return (double)(now_ns() - begin) / PINGS / 2000;
 }
@@ -304,7 +348,7 @@ static void answer(unsigned count)
 	uint64_t before = received;
 
 	for (unsigned i = 1; i <= count; i++) {
-		poll_until(before + i);
+		poll_until(before + i, 0);
 		send_to(0);
 	}
 }
@@ -406,7 +450,7 @@ static void ask_and_answer(unsigned seed)
 			while (now_ns() < pause)
 				poll_cq();
 			send_to(peer);
-			poll_until(received + 1);
+			poll_until(received + 1, peer);
 			if (peers[peer].got != asked[peer])
 				fail("another peer than %u answered", peer);
 		} else {
@@ -427,6 +471,7 @@ static int run(const char *device, bool check, unsigned seed)
 	long space, memory, before_kib = memory_kib();
 
 	peers = calloc(processes, sizeof(*peers));
+	shared->seen[self].pid = getpid();
 	open_device(device);
 	for (unsigned i = 0; i < processes; i++)
 		if (is_peer(i))
