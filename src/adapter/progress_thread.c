@@ -28,14 +28,14 @@
 #include "shm/retry.h"
 #include "shm/timer.h"
 
-#define SOON_NS	       1000000ull /* until all sources are polled again */
-#define ROUNDS_AT_ONCE 1024	  /* before slow sources are polled again */
-#define WIRE_ROUNDS    16	  /* before links are polled again */
-#define ALONE_NS       10000000ull
-#define HELD_LOOKS     256 /* at links that other threads hold, before a pause */
-#define HELD_PAUSE_NS  50000
-#define EVENTS_MAX     8
-#define TIME_SLICE_NS  100000ull /* the shortest there is */
+#define SOON_NS	      1000000ull /* until all sources are polled again */
+#define TURN_NS	      1000000ull /* before slow sources are polled again */
+#define WIRE_ROUNDS   16	 /* before links are polled again */
+#define ALONE_NS      10000000ull
+#define HELD_LOOKS    256 /* at links that other threads hold, before a pause */
+#define HELD_PAUSE_NS 50000
+#define EVENTS_MAX    8
+#define TIME_SLICE_NS 100000ull /* the shortest there is */
 
 static struct arena_header *own;
 static int epoll = -1;
@@ -114,9 +114,12 @@ static bool look(void)
  */
 static bool work_off(void)
 {
-	for (int round = 0; round < ROUNDS_AT_ONCE; round++)
+	uint64_t end = clock_now_ns() + TURN_NS;
+
+	do
 		if (!look() || (poll_lease_is_held() && !look_found))
 			return true;
+	while (clock_now_ns() < end);
 	return false;
 }
 
@@ -158,9 +161,10 @@ static bool serve_wire(void)
 
 /*
  * Polls until no packet came for ADAPTIVE_POLL_NS (returns 0), or until epoll has events (returns
- * their number). -EAGAIN: packets come without end, and all other sources have to get their turn.
+ * their number). -EAGAIN: packets come without end, and all other sources have to get their turn,
+ * at `until` at the latest.
  */
-static int keep_polling(struct epoll_event *events)
+static int keep_polling(struct epoll_event *events, uint64_t until)
 {
 	uint64_t begin = clock_now_ns(), last = begin;
 	int n;
@@ -169,7 +173,7 @@ static int keep_polling(struct epoll_event *events)
 		if (listening_on_keep_polling() && look_at_wire()) {
 			adaptive_on_found(&adaptive);
 			last = clock_now_ns();
-			if (last - begin >= ALONE_NS)
+			if (last - begin >= ALONE_NS || last >= until)
 				return -EAGAIN;
 		}
 		n = epoll_wait(epoll, events, EVENTS_MAX, 0);
@@ -197,7 +201,7 @@ static int timeout_ms(uint64_t now, uint64_t until)
 static int wait_for(struct epoll_event *events, uint64_t until)
 {
 	bool polled = adaptive.keeps_polling;
-	int n = polled ? keep_polling(events) : 0;
+	int n = polled ? keep_polling(events, until) : 0;
 	uint64_t begin;
 
 	if (n)

@@ -37,6 +37,7 @@ struct world {
 	/* What the progress thread finds. */
 	_Atomic unsigned packets;    /* to be taken */
 	_Atomic bool endless;	     /* there is always one more */
+	_Atomic uint64_t look_ns;    /* how long such a look takes */
 	_Atomic bool links_busy;     /* there is always something on a link */
 	_Atomic bool links_are_held; /* another thread has the links' locks */
 	_Atomic bool stream;	     /* every third look finds a packet */
