@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <rdma/rdma_cma.h>
@@ -643,6 +644,7 @@ static void test_no_daemon_for_a_while(void **state)
 	connect_ends(&p);
 	unwanted = make_listener(p.passive);
 	at = unwanted->route.addr.src_sin;
+	wait_for_the_last_daemon();
 	setenv("VERBATIM_DAEMON", "/nonexistent/verbatimd", 1);
 	kill_daemon();
 	since = now_ms();

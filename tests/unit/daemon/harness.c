@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -58,6 +59,65 @@ int harness_teardown(void **state)
 			kill(pid, SIGKILL);
 	}
 	return 0;
+}
+
+/* The environment that the process was started with has this variable. */
+static bool has_variable(pid_t pid, const char *variable)
+{
+	char path[64], text[16384], *at;
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/environ", (int)pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	if (n <= 0)
+		return false;
+	text[n] = 0;
+	for (at = text; at < text + n; at += strlen(at) + 1)
+		if (!strcmp(at, variable))
+			return true;
+	return false;
+}
+
+/* A child of this process, or of its child, before it executes verbatimd. */
+static bool is_fork(pid_t pid)
+{
+	char path[64], own[PATH_MAX], its[PATH_MAX];
+	ssize_t n, m;
+
+	snprintf(path, sizeof(path), "/proc/%d/exe", (int)pid);
+	n = readlink("/proc/self/exe", own, sizeof(own));
+	m = readlink(path, its, sizeof(its));
+	return n > 0 && n == m && !memcmp(own, its, (size_t)n) && getpgid(pid) == getpgrp();
+}
+
+static bool another_daemon_starts(void)
+{
+	pid_t daemon = daemon_pid();
+	DIR *proc = opendir("/proc");
+	struct dirent *entry;
+	char variable[64];
+	bool found = false;
+
+	CHECK(proc);
+	snprintf(variable, sizeof(variable), "VERBATIM_NAMESPACE=%s", getenv("VERBATIM_NAMESPACE"));
+	while (!found && (entry = readdir(proc))) {
+		pid_t pid = (pid_t)atoi(entry->d_name);
+
+		found = pid > 0 && pid != daemon && pid != getpid() &&
+			(has_variable(pid, variable) || is_fork(pid));
+	}
+	closedir(proc);
+	return found;
+}
+
+void wait_for_the_last_daemon(void)
+{
+	for (int64_t end = now_ms() + PATIENCE_MS; another_daemon_starts(); usleep(1000))
+		CHECK(now_ms() < end);
 }
 
 int make_arena(void)

@@ -71,6 +71,11 @@ uint64_t hear(int fd);
 
 /* The daemon of this namespace; -1 if none runs. */
 pid_t daemon_pid(void);
+/*
+ * Several may be started at once; one of them serves, and the others end. Waits for that: whoever
+ * kills the one that serves may else find that another has taken its place.
+ */
+void wait_for_the_last_daemon(void);
 bool wait_for_end(pid_t pid, int ms); /* of any process */
 unsigned count_fds(pid_t pid);
 /*
