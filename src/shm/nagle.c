@@ -51,14 +51,30 @@ static bool list_qp(uint32_t qpn)
 	return true;
 }
 
+static bool is_filled(struct shm_qp *lq)
+{
+	struct sq *sq = &lq->qp->sq;
+	uint32_t waiting = sq->tail - sq->issue;
+
+	return waiting >= BATCH_DATAGRAMS ||
+	       (waiting && waiting * sq_wqe(sq, sq->tail - 1)->length >= BATCH_BYTES);
+}
+
 static bool may_wait(struct shm_qp *lq)
 {
 	struct sq *sq = &lq->qp->sq;
 	const struct wqe *first = sq_wqe(sq, sq->issue), *last = sq_wqe(sq, sq->tail - 1);
-	uint32_t waiting = sq->tail - sq->issue;
 
 	return is_in_a_row(lq) && nagle.waits_left && leaves_host(last) && last->ah == first->ah &&
-	       waiting < BATCH_DATAGRAMS && waiting * last->length < BATCH_BYTES;
+	       !is_filled(lq);
+}
+
+static void begin_wait(struct shm_qp *lq)
+{
+	uint64_t wait_ns = lq->streams ? NAGLE_STREAM_WAIT_NS : NAGLE_WAIT_NS;
+
+	lq->streams = false;
+	shm_timer_arm(lq, REQUESTER_BATCH_WAIT, clock_now_ns() + wait_ns);
 }
 
 bool nagle_waits(struct shm_qp *lq)
@@ -69,12 +85,13 @@ bool nagle_waits(struct shm_qp *lq)
 	if (lq->state != REQUESTER_READY && lq->state != REQUESTER_BATCH_WAIT)
 		return true; /* for something else, which ends with a call of the requester */
 	if (!more || !list_qp(lq->qp->ib.qp_num)) {
+		lq->streams = lq->state == REQUESTER_BATCH_WAIT && is_filled(lq);
 		lq->state = REQUESTER_READY; /* the timer finds nothing to do */
 		return false;
 	}
 	nagle.waits_left--;
 	if (lq->state == REQUESTER_READY)
-		shm_timer_arm(lq, REQUESTER_BATCH_WAIT, clock_now_ns() + NAGLE_WAIT_NS);
+		begin_wait(lq);
 	return true;
 }
 

@@ -14,6 +14,10 @@
  * - NAGLE_WAIT_NS have passed, for a thread that does neither: then another thread that polls sends
  *   it, or the progress thread, which may sleep until the end of a poll lease (a millisecond).
  *
+ * A program that fills one batch after the other polls so rarely that it holds no lease. The timer
+ * of each batch would call the progress thread, many thousand times a second, to contend with it
+ * for the QP. So behind a batch that was filled the time is NAGLE_STREAM_WAIT_NS.
+ *
  * A thread that posts and does not poll makes no more than NAGLE_WAITS_MAX datagrams wait.
  *
  * Each thread has a list of QPs of its own, by number: a QP that is destroyed meanwhile is not
@@ -27,10 +31,11 @@
 
 struct shm_qp;
 
-#define NAGLE_AT_ONCE	4
-#define NAGLE_WAITS_MAX 256
-#define NAGLE_WAIT_NS	50000ull
-#define NAGLE_QPS	16 /* of one thread, with datagrams that wait */
+#define NAGLE_AT_ONCE	     4
+#define NAGLE_WAITS_MAX	     256
+#define NAGLE_WAIT_NS	     50000ull
+#define NAGLE_STREAM_WAIT_NS 1000000ull
+#define NAGLE_QPS	     16 /* of one thread, with datagrams that wait */
 
 struct nagle {
 	uint32_t polls;	     /* a number for the time between two polls */

@@ -185,6 +185,33 @@ static void test_the_timer_lets_them_leave(void **state)
 	assert_int_equal(calls, NAGLE_AT_ONCE + 1);
 }
 
+/* It fills batches by itself: the timer is for the last one. */
+static void test_a_stream_seldom_needs_the_timer(void **state)
+{
+	uint64_t begin = now_ns();
+
+	post(NAGLE_AT_ONCE + 100);
+	assert_int_equal(calls, NAGLE_AT_ONCE + 1);
+	shm_retry_run(begin + NAGLE_STREAM_WAIT_NS - 1);
+	assert_int_equal(calls, NAGLE_AT_ONCE + 1);
+	assert_true(rig_deadline_ns >= begin + NAGLE_STREAM_WAIT_NS);
+	shm_retry_run(rig_deadline_ns);
+	assert_int_equal(calls, NAGLE_AT_ONCE + 2);
+	assert_int_equal(completed(), NAGLE_AT_ONCE + 100);
+}
+
+/* It has stopped: what it posts next is no stream yet. */
+static void test_a_stream_ends(void **state)
+{
+	post(NAGLE_AT_ONCE + 100);
+	nagle_on_poll();
+	post(NAGLE_AT_ONCE + 5);
+	calls = 0;
+	shm_retry_run(now_ns() + NAGLE_WAIT_NS);
+	assert_int_equal(calls, 1);
+	assert_int_equal(completed(), 2 * NAGLE_AT_ONCE + 105);
+}
+
 static void test_another_address_lets_them_leave(void **state)
 {
 	post(NAGLE_AT_ONCE + 5);
@@ -255,6 +282,8 @@ int main(void)
 		TEST(those_behind_leave_at_the_next_poll),
 		TEST(a_full_batch_leaves),
 		TEST(the_timer_lets_them_leave),
+		TEST(a_stream_seldom_needs_the_timer),
+		TEST(a_stream_ends),
 		TEST(another_address_lets_them_leave),
 		TEST(local_ones_never_wait),
 		TEST(a_thread_that_never_polls),
