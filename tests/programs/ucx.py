@@ -9,6 +9,9 @@ MESSAGES = ('tag_lat', 'tag_bw', 'tag_sync_lat', 'tag_sync_bw', 'stream_lat', 's
 UCP = (*MESSAGES, 'ucp_put_lat', 'ucp_put_bw', 'ucp_get', 'ucp_add', 'ucp_fadd', 'ucp_swap', 'ucp_cswap')
 ATOMIC = ('add', 'fadd', 'swap', 'cswap')
 THREADS = ('-T', 4, '-M', 'multi')
+ONE_SIDED = ('ucp_put_lat', 'ucp_put_bw', 'ucp_get')  # not atomics, which UCP does by messages here
+ASLEEP = ('-E', 'sleep')
+TARGET_AWAKE = (*ASLEEP, '-o')  # that looks at its memory all the time
 
 # Of the layer below UCP: the tests, how they are given the data, and a size. All that the transports have.
 UCT = {
@@ -34,6 +37,16 @@ LACKING = {
 }
 
 
+# What sleeps for ever for certain. ucp_put_bw and the atomics do by chance.
+ENDLESS = ('ucp_put_lat', 'ucp_get')
+NO_EVENT = rows.Known(
+    'not ended in 5 s',
+    'With `-E sleep` a target that finds nothing to do sleeps in `ucp_worker_wait`: in `ucp_get` once an iteration, in '
+    '`ucp_put_lat` until its memory changes (`progress_responder` of ucp_tests.cc in UCX). An RDMA READ or WRITE '
+    'completes at its requester alone, so no device has an event for the target. By shared memory of its own, without '
+    'verbs, UCX sleeps for ever in the same tests. With `-o` the target does not sleep, and they end.')
+
+
 def perftest(a, b, options, iterations, env, seconds=40):
     port = harness.free_port()
     argv = ['ucx_perftest', '-p', port]
@@ -43,12 +56,12 @@ def perftest(a, b, options, iterations, env, seconds=40):
     rows.check(figures and int(figures[1]) == iterations, client)
 
 
-def ucp(transport, tests, *options):
+def ucp(transport, tests, *options, seconds=40):
     def run(a, b):
         for test in tests:
             sizes = (8,) if any(word in test for word in ATOMIC) else (8, 4096, 100000)
             for size in sizes:
-                perftest(a, b, ['-t', test, '-s', size, *options], 200, {'UCX_TLS': transport})
+                perftest(a, b, ['-t', test, '-s', size, *options], 200, {'UCX_TLS': transport}, seconds)
     return run
 
 
@@ -73,9 +86,13 @@ for name in ('rc_v', 'ud_v'):
         ucp(name, UCP))
     rows.row('UCX', f'ucx_perftest, UCP, {name}, {len(UCP)} tests, 4 threads', 'ucx-utils', seconds=120)(
         ucp(name, UCP, *THREADS))
-    # Who waits for an RDMA WRITE has nothing that wakes it.
     rows.row('UCX', f'ucx_perftest, UCP, {name}, {len(MESSAGES)} tests, asleep', 'ucx-utils', seconds=120)(
-        ucp(name, MESSAGES, '-E', 'sleep'))
+        ucp(name, MESSAGES, *ASLEEP))
+rows.row('UCX', f'ucx_perftest, UCP, rc_v, {", ".join(ONE_SIDED)}, requester asleep', 'ucx-utils',
+         seconds=120)(ucp('rc_v', ONE_SIDED, *TARGET_AWAKE))
+for endless in ENDLESS:
+    rows.row('UCX', f'ucx_perftest, UCP, rc_v, {endless}, both asleep', 'ucx-utils',
+             known={rows.ONE: NO_EVENT, rows.TWO: NO_EVENT})(ucp('rc_v', (endless,), *ASLEEP, seconds=5))
 for name, groups in UCT.items():
     its_tests = [(test, layout, size) for tests, layouts, size in groups for test in tests for layout in layouts]
     rows.row('UCX', f'ucx_perftest, UCT, {name}, {len(its_tests)} tests', 'ucx-utils', seconds=60)(uct(name, its_tests))
