@@ -217,6 +217,16 @@ void channel_lose(struct channel *ch)
 }
 
 /*
+ * verbatimd keeps a byte in the descriptor while events wait, and a thread of this library sees to
+ * it that some verbatimd does. Otherwise only a request finds out what there is.
+ */
+static bool is_told(struct channel *ch)
+{
+	return !atomic_load(&ch->is_lost) && ch->session == session_number() &&
+	       session_is_watched();
+}
+
+/*
  * pthread_cancel may unwind this frame, which the address sanitizer does not see in C: its redzones
  * around `byte` would stay, and cleanup handlers use that stack.
  */
@@ -224,24 +234,25 @@ __attribute__((no_sanitize("address"))) int
 channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg)
 {
 	const struct timespec pause = { .tv_nsec = 100 * 1000000 };
+	bool looks = is_told(ch);
+	char byte;
+	int rc;
 
-	for (;;) {
-		int rc = take(ch, arg);
-		char byte;
-
+	for (;; looks = true) {
+		/*
+		 * MSG_PEEK: the byte stays. Signals interrupt recv as they would the kernel's
+		 * read().
+		 */
+		if (looks && recv(ch->base.fd, &byte, sizeof(byte), MSG_PEEK) < 0)
+			/* channel_lose has just replaced the socket. */
+			return atomic_load(&ch->is_lost) ? -ENODEV : -errno;
+		rc = take(ch, arg);
 		if (rc == -ETIMEDOUT && !blocks(ch))
 			return -EAGAIN;
 		if (rc != -EAGAIN && rc != -ETIMEDOUT)
 			return rc;
 		if (rc == -ETIMEDOUT)
 			nanosleep(&pause, NULL); /* others have the session's lock meanwhile */
-		/*
-		 * MSG_PEEK: the byte stays. Signals interrupt recv as they would the kernel's
-		 * read().
-		 */
-		if (recv(ch->base.fd, &byte, sizeof(byte), MSG_PEEK) < 0)
-			/* channel_lose has just replaced the socket. */
-			return atomic_load(&ch->is_lost) ? -ENODEV : -errno;
 	}
 }
 

@@ -76,10 +76,14 @@ bool channel_enter(struct channel *ch);
 void channel_leave(void *ch);
 
 /*
- * Calls `take` until it returns anything but -EAGAIN and -ETIMEDOUT (verbatimd does not answer: it
- * may be stopped), and sleeps in between while there are no events. Returns take's result; -EAGAIN:
- * no events, or no answer, and the descriptor is O_NONBLOCK; -EINTR: a signal came whose handler
- * lacks SA_RESTART. The thread may be cancelled while it sleeps.
+ * Sleeps while the descriptor tells of no event, then calls `take`, until that returns anything but
+ * -EAGAIN and -ETIMEDOUT (verbatimd does not answer: it may be stopped). Returns take's result;
+ * -EAGAIN: no events, or no answer, and the descriptor is O_NONBLOCK; -EINTR: a signal came whose
+ * handler lacks SA_RESTART. The thread may be cancelled while it sleeps.
+ *
+ * With O_NONBLOCK, and a verbatimd, the call asks for no event that comes after it was called: its
+ * program looks for completions and events by turns, and an event must not overtake completions
+ * that it was behind.
  */
 int channel_wait(struct channel *ch, int (*take)(struct channel *ch, void *arg), void *arg);
 

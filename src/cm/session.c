@@ -43,7 +43,7 @@ static struct {
 	enum dial_which which;
 	int store_fd, token_fd;
 	struct list channels;
-	bool is_watched;
+	atomic_bool is_watched, is_sought; /* read without the lock, too */
 } session = {
 	.lock = PTHREAD_MUTEX_INITIALIZER,
 	.opened = PTHREAD_COND_INITIALIZER,
@@ -65,6 +65,11 @@ static void close_fd(int *fd)
 unsigned session_number(void)
 {
 	return session.number;
+}
+
+bool session_is_watched(void)
+{
+	return session.is_watched && !session.is_sought;
 }
 
 /*
@@ -138,7 +143,7 @@ static void after_fork_in_child(void)
 	stop_watching();
 	close_fd(&session.sock);
 	end_session(false);
-	session.is_watched = false;
+	session.is_watched = session.is_sought = false;
 	pthread_cond_init(&session.opened, NULL);
 	pthread_mutex_unlock(&session.lock);
 }
@@ -462,12 +467,14 @@ static void *watch(void *unused)
 			const struct timespec pause = { pause_ms / 1000,
 							pause_ms % 1000 * 1000000 };
 
+			session.is_sought = true;
 			pthread_mutex_unlock(&session.lock);
 			nanosleep(&pause, NULL);
 			pause_ms = 2 * pause_ms < PAUSE_MS_MAX ? 2 * pause_ms : PAUSE_MS_MAX;
 			pthread_mutex_lock(&session.lock);
 			continue;
 		}
+		session.is_sought = false;
 		end_destroyed(); /* what is left of them the next request ends */
 		pause_ms = PAUSE_MS;
 		p.fd = session.watched = session.sock;

@@ -51,6 +51,12 @@ void session_forget_channel(struct session_channel *ch);
 /* Changes when a session ends: what verbatimd gave in an earlier one is unknown in the next. */
 unsigned session_number(void);
 
+/*
+ * Whether the session goes on with the next verbatimd without a request. False while none is found:
+ * then a request fails, and says why.
+ */
+bool session_is_watched(void);
+
 /* Sends CTL_CM_* with these fields. *number: of the new object; may be NULL. */
 int session_ask_plain(const struct ctl_cm_ask *ask, uint32_t *number);
 

@@ -437,7 +437,7 @@ static void test_a_stopped_end_holds_up_no_answer(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
-/* As be_connected; when told to, waits for its end, and says that it came. */
+/* As be_connected; when told to, gives up a call, then waits for its end, and says that it came. */
 static void stay_connected(int fd)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -446,6 +446,7 @@ static void stay_connected(int fd)
 	CHECK(!rdma_establish(dial(fd, channel)));
 	say(fd, 1);
 	hear(fd);
+	CHECK(!rdma_create_event_channel() && errno == ETIMEDOUT);
 	CHECK(!rdma_get_cm_event(channel, &event));
 	CHECK(event->event == RDMA_CM_EVENT_DISCONNECTED);
 	say(fd, 2);
@@ -472,7 +473,7 @@ static void give_up(int fd)
 	daemon = daemon_pid();
 	CHECK(!kill(daemon, SIGSTOP));
 	say(w.fd, 1);
-	usleep(200000); /* its request is first to give up */
+	usleep(200000); /* its call is first to give up */
 	CHECK(!rdma_create_event_channel() && errno == ETIMEDOUT);
 	CHECK(!kill(daemon, SIGCONT));
 	CHECK(!has_said(&w, 1000));

@@ -9,6 +9,7 @@
 #include <netdb.h>
 #include <pthread.h>
 #include <rdma/rdma_verbs.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -342,6 +343,31 @@ static void test_nonblocking_channel(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
+/*
+ * That there is no event is told at once. If the call waited for verbatimd, then an event that came
+ * meanwhile, such as the end of a connection, would overtake what came before it to a CQ that the
+ * program has found empty.
+ */
+static void test_no_event_is_told_without_verbatimd(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id = make(channel, RDMA_PS_TCP);
+	struct rdma_cm_event *event;
+	pid_t daemon = daemon_pid();
+	int64_t begin, ms;
+	bool fails;
+
+	CHECK(!fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK));
+	CHECK(!kill(daemon, SIGSTOP));
+	begin = now_ms();
+	fails = fails_with(rdma_get_cm_event(channel, &event), EAGAIN);
+	ms = now_ms() - begin;
+	CHECK(!kill(daemon, SIGCONT));
+	CHECK(fails && ms < PATIENCE_MS / 2);
+	CHECK(!rdma_destroy_id(id));
+	rdma_destroy_event_channel(channel);
+}
+
 struct slow_call {
 	struct rdma_cm_id *id;
 	struct rdma_event_channel *to; /* NULL: destroys it */
@@ -569,6 +595,7 @@ int main(void)
 		cmocka_unit_test(test_given_path),
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_nonblocking_channel),
+		cmocka_unit_test(test_no_event_is_told_without_verbatimd),
 		cmocka_unit_test(test_migration_and_destruction_wait),
 		cmocka_unit_test(test_a_listener_ends),
 		cmocka_unit_test(test_addrinfo),
