@@ -53,6 +53,9 @@ static _Thread_local uint32_t polls __attribute__((tls_model("initial-exec")));
  */
 static _Thread_local bool owing __attribute__((tls_model("initial-exec")));
 
+/* This thread has sent acknowledgements since its last look. */
+static _Thread_local bool has_sent __attribute__((tls_model("initial-exec")));
+
 /* True if packets came. Looks at idle ports only now and then. */
 static bool poll_wire(bool all, uint64_t now)
 {
@@ -62,10 +65,11 @@ static bool poll_wire(bool all, uint64_t now)
 
 	listening_on_look(now, got > 0);
 	if (got > 0) {
-		if (poll_lease_is_held())
-			owing = roce_flush_urgent(now);
-		else
+		has_sent = !poll_lease_is_held();
+		if (has_sent)
 			roce_flush();
+		else
+			owing = roce_flush_urgent(now);
 	}
 	if (now >= roce_deadline_ns())
 		roce_run(now);
@@ -89,30 +93,36 @@ static bool is_time_to_yield(uint64_t now)
 }
 
 /*
- * Others may have run for milliseconds, so this poll looks again: a program that is told of an
- * empty CQ may next take an event, such as the end of the connection, that came after a message.
+ * In a system call of this poll others may have run for milliseconds: peers, whom packets wake,
+ * too. A program that is told of an empty CQ may next take an event, such as the end of the
+ * connection, that came after a message.
  */
-static void yield_and_look(bool wire)
+static void look_again(bool wire)
 {
-	bool any;
+	bool any = hot_links_progress();
 
-	sched_yield();
-	any = hot_links_progress();
 	any |= wire && poll_wire(false, clock_now_ns());
 	if (any)
 		in_vain_ns = 0;
 }
 
-static void send_what_is_owed(void)
+static bool send_what_is_owed(void)
 {
+	if (!owing && !roce_owes())
+		return false;
 	owing = false;
 	roce_flush();
+	return true;
 }
 
-void adapter_send_acks(void)
+bool adapter_on_empty(void)
 {
-	if (owing || roce_owes())
-		send_what_is_owed();
+	if (!send_what_is_owed() && !has_sent)
+		return false;
+	has_sent = false;
+	look_again(ports_any());
+	send_what_is_owed(); /* the program may not poll again soon */
+	return true;
 }
 
 /*
@@ -159,8 +169,10 @@ void adapter_progress(void)
 		shm_retry_run(now);
 	if ((now_and_then || (wire && is_polling(now))) && wakeup_on_polling(now))
 		hot_links_on_renewal();
-	if (now && is_time_to_yield(now))
-		yield_and_look(wire);
+	if (now && is_time_to_yield(now)) {
+		sched_yield();
+		look_again(wire);
+	}
 	if (!qp_building)
 		hold_point();
 }
@@ -185,7 +197,7 @@ void adapter_catch_up(struct qp *qp)
  */
 void adapter_on_arm(void)
 {
-	adapter_send_acks();
+	send_what_is_owed();
 	nagle_on_poll();
 	polls = 0;
 	in_vain_ns = 0;

@@ -35,10 +35,11 @@ void adapter_progress(void);
 void adapter_catch_up(struct qp *qp);
 
 /*
- * Sends the acknowledgements that this thread's adapter_progress delayed in favour of the program's
- * answer. Called when a poll found no completion. No lock may be held.
+ * Called when a poll found no completion: sends the acknowledgements that this thread's
+ * adapter_progress delayed in favour of the program's answer. True: it did, and has looked again
+ * after that, so the CQ may have completions. No lock may be held.
  */
-void adapter_send_acks(void);
+bool adapter_on_empty(void);
 
 /* The calling thread has polled, and found completions without any progress. */
 static inline void adapter_on_completions(void)

@@ -84,8 +84,8 @@ int verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)
 	}
 	adapter_progress();
 	count = cq_pop(cq_of(cq), num_entries, wc);
-	if (!count)
-		adapter_send_acks();
+	if (!count && adapter_on_empty())
+		count = cq_pop(cq_of(cq), num_entries, wc);
 	return count;
 }
 

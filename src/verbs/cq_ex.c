@@ -43,9 +43,8 @@ static int start_poll(struct ibv_cq_ex *ex, struct ibv_poll_cq_attr *attr)
 		return EINVAL;
 	if (cq_is_empty(cq)) {
 		adapter_progress();
-		if (cq_is_empty(cq)) {
+		if (cq_is_empty(cq) && !(adapter_on_empty() && !cq_is_empty(cq))) {
 			cq_on_found_empty(cq);
-			adapter_send_acks();
 			return ENOENT;
 		}
 	} else {

@@ -25,7 +25,7 @@
 #include "object/qp.h"
 #include "roce/roce.h"
 
-static unsigned leases, looks, yields, looks_at_yield;
+static unsigned leases, looks, yields, looks_at_yield, looks_at_flush;
 
 bool __wrap_wakeup_on_polling(uint64_t now);
 bool __wrap_wakeup_on_polling(uint64_t now)
@@ -58,6 +58,21 @@ int __wrap_sched_yield(void)
 	yields++;
 	looks_at_yield = looks;
 	return 0;
+}
+
+static bool owes;
+
+bool __wrap_roce_owes(void);
+bool __wrap_roce_owes(void)
+{
+	return owes;
+}
+
+void __wrap_roce_flush(void);
+void __wrap_roce_flush(void)
+{
+	owes = false;
+	looks_at_flush = looks;
 }
 
 static unsigned before_sleep, looks_at_all;
@@ -245,6 +260,17 @@ static void a_poll_that_yields_looks_again(void **state)
 	}
 }
 
+/* Nor as its packets took to leave, which wake the peers. */
+static void an_empty_poll_that_sends_looks_again(void **state)
+{
+	owes = true;
+	assert_true(adapter_on_empty());
+	assert_false(owes);
+	assert_int_equal(looks, looks_at_flush + 1);
+	assert_false(adapter_on_empty());
+	assert_int_equal(looks, looks_at_flush + 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -252,6 +278,7 @@ int main(void)
 		cmocka_unit_test_setup(a_thread_that_waits_for_events_gets_none, setup),
 		cmocka_unit_test_setup(a_thread_that_sleeps_between_polls_gets_none, setup),
 		cmocka_unit_test_setup(a_poll_that_yields_looks_again, setup),
+		cmocka_unit_test_setup(an_empty_poll_that_sends_looks_again, setup),
 		cmocka_unit_test_setup(a_thread_that_sleeps_tells_peers_that_may_not_look, setup),
 		cmocka_unit_test_setup(a_thread_that_sleeps_looks_if_the_progress_thread_is_away,
 				       setup),
