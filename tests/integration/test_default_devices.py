@@ -121,28 +121,19 @@ def fabric(server, client, address, *options):
     """fi_pingpong between two runners; what the client says."""
     needs('fi_pingpong', 'libfabric-bin')
     number = free_port()
-    env = {'VERBATIM_EXPLAIN': 1}
+    env = {'VERBATIM_EXPLAIN': 1, 'FI_OFI_RXM_CM_PROGRESS_INTERVAL': 300000}
     passive = server.start_server(['fi_pingpong', '-I', 20, '-B', number, *options], number, env=env)
     active = client.start('fi_pingpong', '-I', 20, '-P', number, *options, address, env=env)
-    active.wait(60)
-    passive.wait(20)
-    lost = [end for end in (active, passive) if 'verbs;ofi_rxm' in options and loses_the_end(end)]
-    said = [end.finish(seconds=20, status=125 if end in lost else 0) for end in (active, passive)]
-    assert lost or 'verbatim[' not in ''.join(said), said
-    return said[0]
+    said = active.finish(seconds=60)
+    both = said + passive.finish(seconds=20)
+    assert 'verbatim[' not in both, both
+    return said
 
 
 # ofi_rxm of libfabric 1.17 finds its CQ empty, then takes the event that the peer has disconnected, and flushes the message
-# "fin" that came in between. That needs some milliseconds without a processor there: with nothing beside it, it is rare.
+# "fin" that came in between, if it was without a processor there. With nothing beside it, and as it looks for such events
+# each 300 ms and not each 10, it is not.
 RXM_ALONE = pytest.mark.alone
-
-
-def loses_the_end(program):
-    """All sizes have come and gone; the last message of all has not."""
-    said = program.output()
-    return 'cq_readerr: Work Request Flushed Error' in said and re.search(r'^1m\s+20\s+=20\s', said, re.MULTILINE)
-
-
 FABRIC = {'msg': ['-p', 'verbs', '-e', 'msg'], 'rxm': ['-p', 'verbs;ofi_rxm', '-e', 'rdm'],
           'dgram': ['-p', 'verbs', '-e', 'dgram']}
 
