@@ -228,13 +228,15 @@ static bool collect_keys(const struct range *range, uint32_t *index, uint32_t ke
 	for (*count = 0; *index < all && *count < KEYS_AT_ONCE; ++*index) {
 		struct arena_key *entry = key_entry(*index);
 		uint32_t key = atomic_load_explicit(&entry->key, memory_order_acquire);
+		bool dying = atomic_load(&entry->flags) & KEY_DYING;
 
-		if (!range_overlaps(range, entry))
+		/* The lock keeps a living or dying entry as it is; who has any other may be filling
+		 * it. */
+		if ((!key && !dying) || !range_overlaps(range, entry))
 			continue;
-		if (atomic_load(&entry->flags) & KEY_DYING)
+		if (dying)
 			return false;
-		if (key)
-			keys[(*count)++] = key;
+		keys[(*count)++] = key;
 	}
 	return true;
 }
