@@ -354,7 +354,7 @@ static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, ch
 	if (!rc)
 		rc = reach_daemon(session.which, deadline_ns, &fresh, &reached, why, why_len);
 	if (rc)
-		return rc;
+		return rc == -ENOENT ? -ECONNREFUSED : rc; /* ENOENT is an answer about an object */
 	replace_socket(fresh);
 	session.is_up = true;
 	rc = greet(why, why_len);

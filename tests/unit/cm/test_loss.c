@@ -633,6 +633,22 @@ static void test_killed_again_and_again(void **state)
 	pair_close(&p);
 }
 
+/* A call for an event fails, too, once the library has sought the next verbatimd in vain. */
+static bool event_fails(struct rdma_event_channel *channel)
+{
+	int flags = fcntl(channel->fd, F_GETFL);
+	int64_t end = now_ms() + SOON_MS;
+	struct rdma_cm_event *event;
+	bool fails;
+
+	CHECK(!fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK));
+	do
+		fails = rdma_get_cm_event(channel, &event) && errno != EAGAIN;
+	while (!fails && now_ms() < end && !usleep(1000));
+	CHECK(!fcntl(channel->fd, F_SETFL, flags));
+	return fails;
+}
+
 /* Without a next verbatimd calls fail, and do not wait. When one runs again, all is as before. */
 static void test_no_daemon_for_a_while(void **state)
 {
@@ -652,6 +668,7 @@ static void test_no_daemon_for_a_while(void **state)
 	CHECK(rdma_listen(p.listener, 1));
 	CHECK(!rdma_create_event_channel());
 	CHECK(!rdma_destroy_id(unwanted));
+	CHECK(event_fails(p.passive));
 	CHECK(now_ms() - since < 4 * SOON_MS);
 	setenv("VERBATIM_DAEMON", path, 1);
 	free(path);
