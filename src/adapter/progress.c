@@ -53,7 +53,7 @@ static _Thread_local uint32_t polls __attribute__((tls_model("initial-exec")));
  */
 static _Thread_local bool owing __attribute__((tls_model("initial-exec")));
 
-/* This thread has sent acknowledgements since its last look. */
+/* This thread's last look at the ports has sent acknowledgements. */
 static _Thread_local bool has_sent __attribute__((tls_model("initial-exec")));
 
 /* True if packets came. Looks at idle ports only now and then. */
@@ -64,8 +64,8 @@ static bool poll_wire(bool all, uint64_t now)
 	int got = ports_progress(now, all || due ? PORTS_ALL : PORTS_BUSY_ONES);
 
 	listening_on_look(now, got > 0);
+	has_sent = got > 0 && !poll_lease_is_held();
 	if (got > 0) {
-		has_sent = !poll_lease_is_held();
 		if (has_sent)
 			roce_flush();
 		else

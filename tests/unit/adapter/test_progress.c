@@ -26,6 +26,7 @@
 #include "roce/roce.h"
 
 static unsigned leases, looks, yields, looks_at_yield, looks_at_flush;
+static int packets; /* that each look at the ports finds */
 
 bool __wrap_wakeup_on_polling(uint64_t now);
 bool __wrap_wakeup_on_polling(uint64_t now)
@@ -49,7 +50,7 @@ bool __wrap_hot_links_progress(void)
 int __wrap_ports_progress(uint64_t now, enum ports_look which);
 int __wrap_ports_progress(uint64_t now, enum ports_look which)
 {
-	return 0;
+	return packets;
 }
 
 int __wrap_sched_yield(void);
@@ -271,6 +272,20 @@ static void an_empty_poll_that_sends_looks_again(void **state)
 	assert_int_equal(looks, looks_at_flush + 1);
 }
 
+/* So does one whose look sent, as nobody holds the lease. */
+static void an_empty_poll_whose_look_sent_looks_again(void **state)
+{
+	port_table_count = 1;
+	packets = 1;
+	adapter_progress();
+	assert_int_equal(looks_at_flush, looks);
+	packets = 0;
+	assert_true(adapter_on_empty());
+	assert_int_equal(looks, looks_at_flush + 1);
+	assert_false(adapter_on_empty());
+	assert_int_equal(looks, looks_at_flush + 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -279,6 +294,7 @@ int main(void)
 		cmocka_unit_test_setup(a_thread_that_sleeps_between_polls_gets_none, setup),
 		cmocka_unit_test_setup(a_poll_that_yields_looks_again, setup),
 		cmocka_unit_test_setup(an_empty_poll_that_sends_looks_again, setup),
+		cmocka_unit_test_setup(an_empty_poll_whose_look_sent_looks_again, setup),
 		cmocka_unit_test_setup(a_thread_that_sleeps_tells_peers_that_may_not_look, setup),
 		cmocka_unit_test_setup(a_thread_that_sleeps_looks_if_the_progress_thread_is_away,
 				       setup),

@@ -155,6 +155,20 @@ static void a_stream_starves_no_source(void **state)
 	}
 }
 
+static bool steps_are_in_time(void)
+{
+	return world.steps_in_time > 10;
+}
+
+/* A stream is left for a source that is due, not only each 10 ms. */
+static void a_stream_puts_off_no_source(void **state)
+{
+	world.steps_in_time = 0;
+	world.migrates = true;
+	begin_stream();
+	assert_true(world_waits_for(steps_are_in_time));
+}
+
 static bool was_searched_for(void)
 {
 	return world.searches >= 5;
@@ -241,6 +255,7 @@ int main(void)
 		TEST(leaves_links_to_threads_that_poll),
 		TEST(waits_for_a_thread_at_a_link_without_spinning),
 		TEST(a_stream_starves_no_source),
+		TEST(a_stream_puts_off_no_source),
 		TEST(a_daemon_that_hangs_stops_no_packets),
 		TEST(peers_wake_the_process_while_its_daemon_is_sought),
 		TEST(a_daemon_that_hangs_stops_no_stream),

@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "adapter/listening.h"
 #include "adapter/poll_lease.h"
 #include "adapter/ports.h"
 #include "adapter/progress_thread.h"
@@ -92,7 +93,15 @@ void __wrap_watch_start(void)
 uint64_t __wrap_migrate_run(uint64_t now);
 uint64_t __wrap_migrate_run(uint64_t now)
 {
-	return UINT64_MAX;
+	static uint64_t due = UINT64_MAX;
+
+	if (!world.migrates)
+		return due = UINT64_MAX;
+	if (listening_takes_alone() && now >= due && now < due + 5000000)
+		world.steps_in_time++;
+	if (now >= due || due == UINT64_MAX)
+		due = now + 1000000;
+	return due;
 }
 
 void __wrap_peers_free_deferred(void);
@@ -252,6 +261,7 @@ int world_settle(void **state)
 	world.endless = world.links_busy = world.links_are_held = world.stream = false;
 	world.away_ms = 0;
 	world.look_ns = 0;
+	world.migrates = false;
 	assert_true(world_waits_for(world_is_asleep));
 	return 0;
 }

@@ -31,6 +31,7 @@ struct world {
 	_Atomic unsigned searches;	    /* for verbatimd */
 	_Atomic uint64_t shortest_pause_ns; /* between two of them */
 	_Atomic int longest_search_ms;	    /* its limit */
+	_Atomic unsigned steps_in_time;	    /* of pages, while it takes packets alone */
 	_Atomic bool searched_awake;	    /* need_wakeup was 0 during one of them */
 	_Atomic unsigned searches_at_empty; /* when the last packet was taken */
 
@@ -38,6 +39,7 @@ struct world {
 	_Atomic unsigned packets;    /* to be taken */
 	_Atomic bool endless;	     /* there is always one more */
 	_Atomic uint64_t look_ns;    /* how long such a look takes */
+	_Atomic bool migrates;	     /* pages: a step is due each millisecond */
 	_Atomic bool links_busy;     /* there is always something on a link */
 	_Atomic bool links_are_held; /* another thread has the links' locks */
 	_Atomic bool stream;	     /* every third look finds a packet */
