@@ -134,10 +134,10 @@ int cq_destroy(struct cq *cq);
 
 /*
  * Arms for the next completion, or for the next solicited or failed one. Idempotent. What is in the
- * CQ gives no event; but one that came since the last poll, which found fewer than it asked
- * for, counts as though it came after the arming. The program cannot tell the two apart, and mlx5,
- * which compares with the consumer index, raises the event, too. UCX, which sleeps without another
- * poll, relies on it.
+ * CQ gives no event; but one that came since the last poll, which found fewer than it asked for,
+ * counts as though it came after the arming. The program cannot tell the two apart, and mlx5, which
+ * compares with the consumer index, raises the event, too. UCX, which sleeps without another poll,
+ * relies on it.
  */
 void cq_arm(struct cq *cq, bool solicited_only);
 

@@ -248,7 +248,8 @@ static int poll_cq(void)
 			continue;
 		post_receive((unsigned)wc[i].wr_id);
 		peers[wc[i].wr_id].got++;
-		shared->seen[self].received = ++received;
+		atomic_store_explicit(&shared->seen[self].received, ++received,
+				      memory_order_relaxed);
 	}
 	return n;
 }
