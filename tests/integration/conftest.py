@@ -94,10 +94,7 @@ def fresh_runner():
         made.append(harness.Runner(f'test-{os.getpid()}-{next(counter)}', **options))
         return made[-1]
     yield make
-    left = {}
-    for runner in made:
-        left.update(runner.close())
-    assert not left, f'left behind: {left}'
+    harness.close_all(made)
 
 
 @pytest.fixture
@@ -110,10 +107,7 @@ def _cables():
     """{(mtu, options): Cable}, each made when it is needed first."""
     made = {}
     yield made
-    left = {}
-    for cable in made.values():
-        left.update(cable.close())
-    assert not left, f'left behind: {left}'
+    harness.close_all(made.values())
 
 
 @pytest.fixture(scope='session')

@@ -193,6 +193,14 @@ def finish_both(ends, seconds, tell=lambda: ''):
         raise AssertionError(text + (tell() if any(end.status is None for end in ends) else ''))
 
 
+def close_all(made):
+    """Closes runners, or what has such a close(). Fails if something would not go by itself."""
+    left = {}
+    for each in made:
+        left.update(each.close())
+    assert not left, f'left behind: {left}'
+
+
 class Runner:
     """Starts programs in one namespace. Use as a context manager, or call close()."""
     prefix = ()      # words before every command line, e.g. to enter a network namespace

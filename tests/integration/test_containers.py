@@ -108,10 +108,7 @@ def contain(cable):
         made.append(Container(host, kind, shared))
         return made[-1]
     yield make
-    left = {}
-    for container in made:
-        left.update(container.close())
-    assert not left, f'left behind: {left}'
+    harness.close_all(made)
 
 
 def pingpong(server, client):

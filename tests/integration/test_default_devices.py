@@ -121,7 +121,9 @@ def fabric(server, client, address, *options):
     """fi_pingpong between two runners; what the client says."""
     needs('fi_pingpong', 'libfabric-bin')
     number = free_port()
-    env = {'VERBATIM_EXPLAIN': 1, 'FI_OFI_RXM_CM_PROGRESS_INTERVAL': 300000}
+    env = {'VERBATIM_EXPLAIN': 1}
+    if 'verbs;ofi_rxm' in options:
+        env['FI_OFI_RXM_CM_PROGRESS_INTERVAL'] = 300000
     passive = server.start_server(['fi_pingpong', '-I', 20, '-B', number, *options], number, env=env)
     active = client.start('fi_pingpong', '-I', 20, '-P', number, *options, address, env=env)
     said = active.finish(seconds=60)

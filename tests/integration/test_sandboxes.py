@@ -105,13 +105,7 @@ def sandbox():
         made.append(Sandbox(name, kind) if kind else Outside(name))
         return made[-1]
     yield make
-    left = {}
-    for each in made:
-        left.update(each.close())
-    assert not left, f'left behind: {left}'
-
-
-PROGRAMS = pytest.mark.parametrize('program', [pingpong, rping, write], ids=lambda value: value.__name__)
+    harness.close_all(made)
 
 
 @pytest.mark.parametrize('kind, program', [
