@@ -36,7 +36,8 @@ def test_sizes(runner, port, service, op):
 
 
 @pytest.mark.parametrize('service, op', [
-    (service, op) for service, op in OPERATIONS if service != 'ud' and op not in ('cas', 'faa')])
+    pytest.param(service, op, marks=pytest.mark.long if op.endswith('_imm') or (service, op) == ('uc', 'write') else [])
+    for service, op in OPERATIONS if service != 'ud' and op not in ('cas', 'faa')])
 def test_large_messages(runner, port, service, op):
     verify(runner, port, service, op, LARGE, '--depth', 8, count=16, seconds=60)
 

@@ -65,7 +65,7 @@ def both_directions(report, cable, index=0):
     assert set(report.by_direction) == {ends, ends[::-1]}, report.by_direction
 
 
-@pytest.fixture(params=[1500, 9000, pytest.param(65535, marks=pytest.mark.long)])
+@pytest.fixture(params=[1500, *(pytest.param(mtu, marks=pytest.mark.long) for mtu in (9000, 65535))])
 def captured(request, cables):
     """A cable whose bursts are cut before they are captured."""
     return cables(request.param, segment=False)
@@ -97,10 +97,12 @@ def test_xrc_pingpong(captured, options):
     assert report.by_operation[roce.XRC, 'send'] >= 40, report
 
 
-# Each program, and each service with one of them; the rest in the long run.
+# Each operation, and each service with one of them; the rest in the long run.
+IN_SHORT_RUN = [('ib_send_bw', 'RC'), ('ib_write_bw', 'RC'), ('ib_read_lat', 'RC'), ('ib_atomic_bw', 'RC'),
+                ('ib_send_lat', 'UC'), ('ib_send_bw', 'UD'), ('ib_write_lat', 'XRC')]
 PROGRAMS_SOME_LONG = [
-    pytest.param(program, service, id=f'{program}-{service}', marks=[] if service == 'RC' or (program, service) in (
-        ('ib_send_lat', 'UC'), ('ib_send_bw', 'UD'), ('ib_write_lat', 'XRC')) else pytest.mark.long)
+    pytest.param(program, service, id=f'{program}-{service}',
+                 marks=[] if (program, service) in IN_SHORT_RUN else pytest.mark.long)
     for program, service in PROGRAMS]
 
 
@@ -186,7 +188,7 @@ def test_every_byte_of_large_messages(cables, op):
     verify(cables(9000), 'rc', op, [MI - 1, MI, 3 * MI + 5, 8 * MI], '--depth', 4, count=4)
 
 
-@pytest.mark.parametrize('mtu', [9000, 65535])
+@pytest.mark.parametrize('mtu', [9000, pytest.param(65535, marks=pytest.mark.long)])
 @pytest.mark.parametrize('op', ['send', 'write_imm', 'read', 'faa'])
 def test_every_byte_of_many(cables, op, mtu):
     verify(cables(mtu), 'rc', op, [16, 1000, 4096, 20000], '--depth', 64, count=512)
@@ -260,7 +262,11 @@ def test_processes_share_the_port_as_captured(captured):
     assert len(report.flows) == 4, report
 
 
-@pytest.mark.parametrize('loss', ['0.001', '0.01', '0.05'])
+LOSSES = pytest.mark.parametrize('loss', [
+    '0.01', *(pytest.param(loss, marks=pytest.mark.long) for loss in ('0.001', '0.05'))])
+
+
+@LOSSES
 @pytest.mark.parametrize('op', ['send', 'write_imm', 'read', 'faa'])
 def test_loss(cables, op, loss):
     """Both ends lose that share of what they send: no byte is wrong, and it comes to its end."""
@@ -268,7 +274,7 @@ def test_loss(cables, op, loss):
            env={'VERBATIM_TEST_LOSS': f'{loss},7'})
 
 
-@pytest.mark.parametrize('loss', ['0.001', '0.01', '0.05'])
+@LOSSES
 @pytest.mark.parametrize('program', ['ib_send_bw', 'ib_write_bw', 'ib_read_bw', 'ib_atomic_bw'])
 def test_loss_perftest(cables, program, loss):
     options = [] if 'atomic' in program else ['-s', 64 * KI]

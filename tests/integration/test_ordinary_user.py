@@ -32,7 +32,7 @@ class AsNobody:
             return self._host.pair(*argv, peer=peer._host, before=self._before, **options)
 
 
-@pytest.fixture(params=[1500, 9000])
+@pytest.fixture(params=[1500, pytest.param(9000, marks=pytest.mark.long)])
 def nobodys(request, cables):
     return AsNobody(cables(request.param))
 

@@ -117,12 +117,12 @@ def test_events(runner, port, program, options):
 @BOTH_APIS_LONG
 @pytest.mark.parametrize('program, options', [
     pytest.param('ib_send_bw', ['-c', 'RC'], marks=ALWAYS),
-    ('ib_send_bw', ['-c', 'RC', '-b']),
-    ('ib_send_bw', ['-c', 'UC']),
+    pytest.param('ib_send_bw', ['-c', 'RC', '-b'], marks=pytest.mark.long),
+    pytest.param('ib_send_bw', ['-c', 'UC'], marks=pytest.mark.long),
     ('ib_send_bw', ['-c', 'UD', '-s', 1024]),
-    ('ib_write_bw', ['-c', 'RC']),
+    pytest.param('ib_write_bw', ['-c', 'RC'], marks=pytest.mark.long),
     ('ib_write_bw', ['-c', 'RC', '-s', 1 << 20]),
-    ('ib_write_bw', ['-c', 'UC']),
+    pytest.param('ib_write_bw', ['-c', 'UC'], marks=pytest.mark.long),
     ('ib_read_bw', ['-c', 'RC']),
     ('ib_atomic_bw', ['-c', 'RC']),
 ], ids=lambda value: value if isinstance(value, str) else '_'.join(map(str, value[1:])))
