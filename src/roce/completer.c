@@ -23,7 +23,7 @@ static psn_t advance(struct roce_qp *tq, psn_t end, bool answered)
 
 		if (wqe->state == WQE_DONE)
 			continue;
-		if (!wqe->begun || wqe_has_failed(wqe) || !psn_before(wqe->first_psn, end))
+		if (!wqe->begun || !psn_before(wqe->first_psn, end))
 			break;
 		if (request_takes_response(wqe) && !answered) {
 			end = psn_after(tq->una_psn, wqe->first_psn) ? tq->una_psn : wqe->first_psn;
@@ -31,6 +31,8 @@ static psn_t advance(struct roce_qp *tq, psn_t end, bool answered)
 		}
 		if (psn_before(end, wqe->end_psn))
 			break;
+		if (wqe_has_failed(wqe)) /* only to be sent again, which it need not be */
+			tq->failure.pending = false;
 		wqe_finish(wqe, IBV_WC_SUCCESS, CAUSE_NONE);
 	}
 	if (!psn_after(end, tq->una_psn))

@@ -83,7 +83,7 @@ void sendq_catch_up(struct roce_qp *tq)
 	struct sq *sq = &tq->qp->sq;
 
 	tq->next_psn = tq->una_psn;
-	for (; sq->issue != sq->tail; sq->issue++) {
+	for (; !tq->failure.pending && sq->issue != sq->tail; sq->issue++) {
 		struct wqe *wqe = sq_wqe(sq, sq->issue);
 
 		if (wqe->state == WQE_DONE)
@@ -98,6 +98,8 @@ void sendq_resume(struct roce_qp *tq, psn_t psn)
 {
 	struct sq *sq = &tq->qp->sq;
 
+	if (tq->failure.pending)
+		return;
 	for (; sq->issue != sq->tail && psn_before(tq->next_psn, psn); sq->issue++) {
 		struct wqe *wqe = sq_wqe(sq, sq->issue);
 
