@@ -41,8 +41,10 @@ static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, ps
 		qp_count(tq->qp, COUNTER_NO_RECEIVE);
 	if (verdict != VERDICT_OUT_OF_ORDER)
 		kept_drop_all(tq); /* the requester sends all of it again, or nothing more */
-	if (reaction->ends_message)
+	if (reaction->ends_message) {
 		tq->in_message = false;
+		tq->held = 0; /* of a UC message whose end is refused, or of a QP that fails */
+	}
 	if (reaction->fails_qp) {
 		qp_count(tq->qp, COUNTER_REFUSED);
 		reaction_begin(qp, reaction, cause, &request);

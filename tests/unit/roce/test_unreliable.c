@@ -189,12 +189,28 @@ static void test_congestion(void **state)
 		assert_int_equal(rig_completion(&rig).status, IBV_WC_SUCCESS);
 }
 
+/* In a GRO batch: a WRITE_WITH_IMM that finds no receive at its end, then another message. */
+static void test_no_receive_in_a_batch(void **state)
+{
+	connect(IBV_QPT_UC);
+	pair_post(IBV_WR_RDMA_WRITE_WITH_IMM, 4096, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 4096, 2);
+	while (rig_waiting() > 1)
+		assert_true(rig_step_more());
+	assert_true(rig_step());
+	roce_flush();
+	pair_expect(1, IBV_WC_SUCCESS);
+	pair_expect(2, IBV_WC_SUCCESS);
+	assert_true(rig_is_quiet(&rig));
+	assert_memory_equal(here, there, 4096);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
 		TEST(loss), TEST(dropped),    TEST(acknowledgement_asked_for),
-		TEST(pace), TEST(congestion),
+		TEST(pace), TEST(congestion), TEST(no_receive_in_a_batch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
