@@ -379,6 +379,7 @@ void response_fail_read(struct roce_qp *tq, enum cause cause) REQUIRES(tq->qp->l
 	response_drop_all(tq);
 	if (tq->nak.final) { /* of a later request: the QP has failed already */
 		tq->nak.psn = response.psn;
+		tq->nak.syndrome = PACKET_SYNDROME_NAK | PACKET_NAK_REMOTE_ACCESS;
 		return;
 	}
 	cause_report(cause, qp->ib.qp_num, "READ of rkey 0x%x, address 0x%llx", response.rkey,

@@ -117,6 +117,28 @@ static void test_a_revoked_key_ahead_of_a_refused_request(void **state)
 	pair_expect(2, IBV_WC_WR_FLUSH_ERR);
 }
 
+/* The later request was refused for another reason than the READ is. */
+static void test_a_revoked_key_ahead_of_a_long_send(void **state)
+{
+	struct ibv_sge sge = { (uintptr_t)there, 4, there_mr->ib.lkey };
+
+	rig_post_receive(b, 9, &sge);
+	pair_post(IBV_WR_RDMA_READ, LONG, 1);
+	pair_post(IBV_WR_SEND, 8, 2);
+	while (rig_waiting() > 1)
+		assert_true(rig_step());
+	rig_full_after = 10;
+	assert_true(rig_step());
+	roce_flush();
+	pair_expect(9, IBV_WC_LOC_LEN_ERR);
+	rig_full_after = UINT32_MAX;
+	revoke(true);
+	run();
+	revoke(false);
+	pair_expect(1, IBV_WC_REM_ACCESS_ERR);
+	pair_expect(2, IBV_WC_WR_FLUSH_ERR);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,6 +146,7 @@ int main(void)
 		TEST(a_duplicate_read_of_a_revoked_key),
 		TEST(a_refused_request_behind_a_read),
 		TEST(a_revoked_key_ahead_of_a_refused_request),
+		TEST(a_revoked_key_ahead_of_a_long_send),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
