@@ -340,6 +340,15 @@ static bool is_refusal(int rc)
 	return rc == -ESTALE || rc == -EPERM || rc == -EINVAL || rc == -EEXIST || rc == -ENOENT;
 }
 
+/*
+ * ENOENT and EAGAIN are answers about an object: there is none; it has no event. But the way to
+ * verbatimd gives them, too: its program is missing, or there are as many processes as may be.
+ */
+static int as_no_answer(int rc)
+{
+	return rc == -ENOENT ? -ECONNREFUSED : rc == -EAGAIN ? -ETIMEDOUT : rc;
+}
+
 /* One try to find or start a verbatimd and to register there. *refused: it refuses the session. */
 static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, char *why,
 			size_t why_len)
@@ -354,7 +363,7 @@ static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, ch
 	if (!rc)
 		rc = reach_daemon(session.which, deadline_ns, &fresh, &reached, why, why_len);
 	if (rc)
-		return rc == -ENOENT ? -ECONNREFUSED : rc; /* ENOENT is an answer about an object */
+		return as_no_answer(rc);
 	replace_socket(fresh);
 	session.is_up = true;
 	rc = greet(why, why_len);
@@ -365,7 +374,7 @@ static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, ch
 	*refused = is_refusal(rc);
 	if (rc)
 		hang_up();
-	return rc;
+	return as_no_answer(rc);
 }
 
 /*

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
  * The kernel refuses to send a request to verbatimd, as it does when a user has too many
- * descriptors under way, or out of memory, or to make a file as large as it has to be: one call
- * fails, and nothing else.
+ * descriptors under way, or out of memory, or to make a file as large as it has to be, or another
+ * process: one call fails, and nothing else.
  */
 #include "harness.h"
 #include "pairs.h"
 
+#include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <rdma/rdma_cma.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -181,6 +184,66 @@ static void test_return_is_repeated(void **state)
 	end_connected(&p);
 }
 
+static atomic_bool has_no_process; /* the user has as many as may be (RLIMIT_NPROC, pids.max) */
+
+/* In place of the C library's, by which librdmacm starts verbatimd. */
+__attribute__((visibility("default"))) int clone(int (*run)(void *), void *stack, int flags,
+						 void *arg, ...)
+{
+	int (*real)(int (*)(void *), void *, int, void *, ...);
+
+	if (has_no_process) {
+		errno = EAGAIN;
+		return -1;
+	}
+	*(void **)&real = dlsym(RTLD_NEXT, "clone");
+	return real(run, stack, flags, arg);
+}
+
+static atomic_bool has_come;
+
+static void *wait_there(void *channel)
+{
+	expect_event(channel, RDMA_CM_EVENT_ADDR_RESOLVED);
+	has_come = true;
+	return NULL;
+}
+
+/*
+ * An event waits, and the next verbatimd cannot be started yet: a call that does not block returns,
+ * and one that blocks sleeps until there is one.
+ */
+static void test_no_process_for_a_while(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct sockaddr_in to = pairs_v4(INADDR_LOOPBACK, 7);
+	struct rdma_cm_event *event;
+	struct rdma_cm_id *id;
+	pthread_t thread;
+	int64_t spent_ms;
+	pid_t daemon;
+	int flags;
+
+	CHECK(channel && !rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
+	CHECK(has_event(channel, PATIENCE_MS));
+	daemon = daemon_pid();
+	has_no_process = true;
+	CHECK(daemon > 0 && !kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
+	usleep(50000);
+	flags = fcntl(channel->fd, F_GETFL);
+	CHECK(!fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK));
+	CHECK(fails_with(rdma_get_cm_event(channel, &event), EAGAIN));
+	CHECK(!fcntl(channel->fd, F_SETFL, flags));
+	spent_ms = processor_ms(getpid());
+	CHECK(!pthread_create(&thread, NULL, wait_there, channel));
+	usleep(1000000);
+	CHECK(!has_come && processor_ms(getpid()) - spent_ms < 500);
+	has_no_process = false;
+	CHECK(!pthread_join(thread, NULL) && has_come && !rdma_destroy_id(id));
+	rdma_destroy_event_channel(channel);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -192,6 +255,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_destroyed_all_the_same, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_return_is_repeated, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_no_process_for_a_while, harness_setup,
 						harness_teardown),
 	};
 
