@@ -18,6 +18,7 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and the users */
 static struct device *devices;
+static bool is_incomplete; /* one that is there could not be opened */
 
 /* Caller holds lock. Another thread may have opened the device before. 0 or -errno. */
 static int open_device(struct ibv_device *ibv)
@@ -26,6 +27,7 @@ static int open_device(struct ibv_device *ibv)
 	struct ibv_port_attr port;
 	struct device **end = &devices;
 	struct device *d;
+	int rc;
 
 	for (; *end; end = &(*end)->next) {
 		if (!strcmp(ibv_get_device_name((*end)->verbs->device), ibv_get_device_name(ibv)))
@@ -34,14 +36,16 @@ static int open_device(struct ibv_device *ibv)
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return -ENOMEM;
+	errno = 0;
 	d->verbs = ibv_open_device(ibv);
-	if (d->verbs && !ibv_query_port(d->verbs, DEVICE_PORT, &port))
+	if (!d->verbs) {
+		rc = errno ? -errno : -ENODEV;
+		free(d);
+		return rc;
+	}
+	if (!ibv_query_port(d->verbs, DEVICE_PORT, &port))
 		d->is_infiniband = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
 	d->is_rnic = ibv->transport_type == IBV_TRANSPORT_IWARP;
-	if (!d->verbs) {
-		free(d);
-		return -ENODEV;
-	}
 	if (!ibv_query_device(d->verbs, &attr)) {
 		d->max_responder_resources =
 			(uint8_t)(attr.max_qp_rd_atom < 254 ? attr.max_qp_rd_atom : 254);
@@ -52,6 +56,7 @@ static int open_device(struct ibv_device *ibv)
 	return 0;
 }
 
+/* Caller holds lock. 0; -ENODEV: there is none; -errno: one or more could not be opened. */
 static int open_all(void)
 {
 	struct ibv_device **list = ibv_get_device_list(NULL);
@@ -62,10 +67,12 @@ static int open_all(void)
 	for (int i = 0; list[i]; i++) {
 		int one = open_device(list[i]);
 
-		rc = rc ? rc : one;
+		if (one != -ENODEV && !rc) /* else it has just gone */
+			rc = one;
 	}
 	ibv_free_device_list(list);
-	return devices ? 0 : rc ? rc : -ENODEV;
+	is_incomplete = rc != 0;
+	return rc || devices ? rc : -ENODEV;
 }
 
 /* -ENODEV: the device does not have it. */
@@ -192,14 +199,16 @@ static struct device *first_active(uint16_t family)
 	return first;
 }
 
-bool device_is_alone(void)
+int device_is_alone(void)
 {
-	bool alone;
+	int rc;
 
 	pthread_mutex_lock(&lock);
-	alone = (devices || !open_all()) && devices && !devices->next;
+	rc = devices && !is_incomplete ? 0 : open_all();
+	if (!rc)
+		rc = !devices->next;
 	pthread_mutex_unlock(&lock);
-	return alone;
+	return rc == -ENODEV ? 0 : rc;
 }
 
 /* Caller holds lock. */
@@ -225,11 +234,11 @@ int device_get(const struct ctl_cm_address *local, const struct ctl_cm_address *
 	/* The interface may be new. */
 	if (!d) {
 		rc = open_all();
-		d = rc ? NULL : choose(local, remote);
+		d = choose(local, remote);
+		/* The address may be that of a device that could not be opened. */
+		rc = d ? 0 : rc ? rc : -ENODEV;
 	}
-	if (!d) {
-		rc = -ENODEV;
-	} else if (!d->users) {
+	if (d && !d->users) {
 		d->pd = ibv_alloc_pd(d->verbs);
 		rc = d->pd ? 0 : -errno;
 	}
@@ -267,6 +276,7 @@ void device_after_fork(void)
 void device_after_fork_in_child(void)
 {
 	devices = NULL;
+	is_incomplete = false;
 	pthread_mutex_unlock(&lock);
 }
 
@@ -294,6 +304,8 @@ CM_EXPORT struct ibv_context **rdma_get_devices(int *num_devices)
 
 	pthread_mutex_lock(&lock);
 	rc = open_all();
+	if (devices)
+		rc = 0;
 	for (const struct device *d = devices; d && !rc; d = d->next)
 		count++;
 	if (!rc)

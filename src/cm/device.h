@@ -38,14 +38,18 @@ struct device {
  * else the first device with an active port. So all addresses of this host reach each other, those
  * of loopback included, whichever devices there are.
  *
- * remote: family 0 if there is none yet. 0; -ENODEV: there is none; -errno.
+ * remote: family 0 if there is none yet. 0; -ENODEV: there is none; -errno: one that may be it
+ * could not be opened.
  */
 int device_get(const struct ctl_cm_address *local, const struct ctl_cm_address *remote,
 	       struct device **out);
 void device_put(struct device *d);
 
-/* There is exactly one device: a host with nothing but loopback, or the user's choice. */
-bool device_is_alone(void);
+/*
+ * There is exactly one device: a host with nothing but loopback, or the user's choice. 1, 0, or
+ * -errno: one could not be opened.
+ */
+int device_is_alone(void);
 
 /*
  * Until device_after_fork no thread opens or releases a device. The child opens devices anew; its

@@ -44,6 +44,7 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 	int rc = id->state == ID_IDLE ? address_from_sockaddr(addr, &id->local)
 				      : id_refuse_state(id);
 	char text[REFUSAL_ADDRESS_BYTES];
+	int has_device;
 
 	if (!rc && address_lacks_interface(&id->local))
 		rc = refusal(-EINVAL, CAUSE_CM_ADDRESS, "%s is link-local, and sin6_scope_id is 0",
@@ -53,7 +54,10 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 	 * there is only one device, it is chosen now, for programs that use id->verbs right after
 	 * rdma_bind_addr.
 	 */
-	if (!rc && (!address_is_loopback(&id->local) || device_is_alone()))
+	has_device = rc || !address_is_loopback(&id->local) ? 1 : device_is_alone();
+	if (has_device < 0)
+		rc = has_device;
+	if (!rc && has_device)
 		rc = id_set_device(id);
 	if (rc == -ENODEV && id->local.family) {
 		rc = address_is_held(&id->local);

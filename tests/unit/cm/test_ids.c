@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -538,6 +539,49 @@ static void test_the_other_end_is_killed(void **state)
 	}
 }
 
+static bool says_what_is_short(void)
+{
+	return errno == EMFILE || errno == ENOMEM;
+}
+
+/* In a process that has opened no device yet, with ever more descriptors. */
+static void bind_with_few(int fd)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0), to = pairs_v4(INADDR_LOOPBACK, 7);
+	int first = dup(fd), refused = 0, rc = -1;
+	struct rlimit usual;
+
+	close(first);
+	CHECK(channel && !getrlimit(RLIMIT_NOFILE, &usual));
+	for (int more = 0; rc && more < 100; more++) {
+		struct rlimit few = { (rlim_t)first + (rlim_t)more, usual.rlim_max };
+		struct rdma_cm_id *bound, *resolved;
+
+		CHECK(!rdma_create_id(channel, &bound, NULL, RDMA_PS_TCP));
+		CHECK(!rdma_create_id(channel, &resolved, NULL, RDMA_PS_TCP));
+		CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+		rc = rdma_resolve_addr(resolved, NULL, (struct sockaddr *)&to, 1000);
+		CHECK(!rc || says_what_is_short());
+		rc = rdma_bind_addr(bound, (struct sockaddr *)&at);
+		CHECK(rc ? says_what_is_short() : bound->verbs != NULL);
+		CHECK(!setrlimit(RLIMIT_NOFILE, &usual));
+		refused += rc != 0;
+		CHECK(!rdma_destroy_id(bound) && !rdma_destroy_id(resolved));
+	}
+	CHECK(!rc && refused > 4);
+	rdma_destroy_event_channel(channel);
+}
+
+/* A device that cannot be opened is not taken for one that is not there. */
+static void test_bind_without_descriptors(void **state)
+{
+	struct worker w;
+
+	worker_start(&w, bind_with_few);
+	worker_end(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -556,6 +600,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_room_for_events, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_signals, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_bind_without_descriptors, harness_setup,
+						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_asleep_too_late, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_the_other_end_is_killed, harness_setup,
