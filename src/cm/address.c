@@ -123,6 +123,7 @@ int address_is_held(const struct ctl_cm_address *a)
 
 bool address_is_of(const struct ctl_cm_address *a, uint32_t ifindex)
 {
+	UNCANCELLED; /* with the lock of the devices */
 	struct ctl_cm_address own;
 	struct ifaddrs *all;
 	bool is_of = false;
