@@ -81,9 +81,14 @@ CM_EXPORT int rdma_bind_addr(struct rdma_cm_id *base, struct sockaddr *addr)
 
 static int listen_iwarp(struct id *id, int backlog)
 {
-	int rc = id->state == ID_IDLE && !id->iwcm ? iwcm_bind(id) : 0;
+	int rc = id->state == ID_IDLE ? iwcm_bind(id) : 0;
 
-	return rc ? rc : iwcm_listen(id, backlog);
+	if (rc)
+		return rc;
+	/* Even if it cannot listen: it has a port, and must not get another. */
+	if (id->state == ID_IDLE)
+		id->state = ID_BOUND;
+	return iwcm_listen(id, backlog);
 }
 
 CM_EXPORT int rdma_listen(struct rdma_cm_id *base, int backlog)

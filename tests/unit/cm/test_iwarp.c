@@ -6,6 +6,8 @@
  */
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -498,6 +500,71 @@ static void test_backlog(void **state)
 	pair_close(&p);
 }
 
+static void *bind_cancelled(void *id)
+{
+	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
+
+	CHECK(!pthread_cancel(pthread_self()));
+	CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at));
+	return NULL;
+}
+
+/* It keeps no lock that the next call needs. */
+static void test_cancelled_bind(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
+	struct rdma_cm_id *ids[2];
+	pthread_t thread;
+
+	CHECK(channel);
+	for (int i = 0; i < 2; i++)
+		CHECK(!rdma_create_id(channel, &ids[i], NULL, RDMA_PS_TCP));
+	CHECK(!pthread_create(&thread, NULL, bind_cancelled, ids[0]));
+	CHECK(!pthread_join(thread, NULL));
+	CHECK(!rdma_bind_addr(ids[1], (struct sockaddr *)&at));
+	for (int i = 0; i < 2; i++)
+		CHECK(!rdma_destroy_id(ids[i]));
+	rdma_destroy_event_channel(channel);
+}
+
+/* In a process without the thread of iWARP's connections, whose start then fails. */
+static void listen_in_vain(int fd)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
+	struct rlimit usual, few;
+	struct rdma_cm_id *id;
+	unsigned fds;
+	int free_fd;
+
+	CHECK(channel);
+	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(!getrlimit(RLIMIT_NOFILE, &usual));
+	few = usual;
+	fds = count_fds(getpid());
+	free_fd = dup(fd);
+	close(free_fd);
+	few.rlim_cur = (rlim_t)free_fd + 1;
+	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	CHECK(fails_with(rdma_listen(id, 1), EMFILE));
+	CHECK(!setrlimit(RLIMIT_NOFILE, &usual));
+	CHECK(fails_with(rdma_bind_addr(id, (struct sockaddr *)&at), EINVAL));
+	CHECK(count_fds(getpid()) == fds + 1);
+	CHECK(!rdma_listen(id, 1));
+	CHECK(!rdma_destroy_id(id));
+	rdma_destroy_event_channel(channel);
+}
+
+/* As in Linux: it is bound. */
+static void test_listen_without_descriptors(void **state)
+{
+	struct worker w;
+
+	worker_start(&w, listen_in_vain);
+	worker_end(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -519,6 +586,8 @@ int main(void)
 		cmocka_unit_test(test_no_mpa),
 		cmocka_unit_test(test_port_in_use),
 		cmocka_unit_test(test_backlog),
+		cmocka_unit_test(test_cancelled_bind),
+		cmocka_unit_test(test_listen_without_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, harness_setup, harness_teardown);
