@@ -366,6 +366,7 @@ static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, ch
 		return as_no_answer(rc);
 	replace_socket(fresh);
 	session.is_up = true;
+	*why = 0; /* of the tries before */
 	rc = greet(why, why_len);
 	if (!rc) {
 		session.which = reached;

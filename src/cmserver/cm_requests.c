@@ -74,6 +74,12 @@ static unsigned count_channels(struct daemon *d, uid_t uid)
 	return count;
 }
 
+/* It had its channels with an earlier daemon, and is about to give them back. */
+static bool is_returning(const struct cm_client *cc)
+{
+	return cc->returns && cc->client->role == CLIENT_CM_EARLY;
+}
+
 /*
  * With verbatimd --system a user gets another channel only while more are free than it has, as with
  * slots. It always gets a channel back that it had with an earlier daemon.
@@ -82,19 +88,24 @@ static bool exceeds_its_share(const struct cm_client *cc, rlim_t all)
 {
 	struct daemon *d = cc->cm->daemon;
 	unsigned used = cc->cm->channel_count;
-	bool returns = cc->returns && cc->client->role == CLIENT_CM_EARLY;
 
-	return d->scope == DAEMON_OF_SYSTEM && !returns &&
+	return d->scope == DAEMON_OF_SYSTEM && !is_returning(cc) &&
 	       count_channels(d, cc->client->uid) >= all - used;
 }
 
-/* Each channel needs a descriptor of the daemon: one client must leave some for others. */
+/*
+ * Each channel needs a descriptor of the daemon: one client must leave some for others. But a
+ * user's own daemon may have a lower limit than the one before, and without one of its channels a
+ * process would lose all of them.
+ */
 static bool has_room_for_channel(const struct cm_client *cc)
 {
 	struct rlimit limit;
 
 	if (cc->channel_count >= CM_CHANNELS_PER_CLIENT)
 		return false;
+	if (is_returning(cc) && cc->cm->daemon->scope == DAEMON_OF_USER)
+		return true;
 	return getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur == RLIM_INFINITY ||
 	       (cc->channel_count < limit.rlim_cur / 8 &&
 		cc->cm->channel_count < limit.rlim_cur / 4 &&

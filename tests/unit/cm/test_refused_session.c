@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * A verbatimd that refuses a process's session: the call fails with its errno, and says why. The
- * verbatimd is a child of the test.
+ * A verbatimd that refuses a process's session: the call fails with its errno, and says why. That
+ * verbatimd is a child of the test. One with a lower limit does not refuse it.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <rdma/rdma_cma.h>
 #include <stdlib.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -66,10 +68,43 @@ static void test_says_why(void **state)
 	worker_kill(&daemon);
 }
 
+/* Has more channels than a process could make with the verbatimd that it starts then. */
+static void outlive_the_limit(int fd)
+{
+	enum { CHANNELS = 60, DESCRIPTORS = 256 };
+	struct rlimit few = { DESCRIPTORS, DESCRIPTORS };
+	struct rdma_event_channel *channels[CHANNELS];
+	struct rdma_cm_id *id;
+	pid_t daemon;
+
+	for (int i = 0; i < CHANNELS; i++)
+		CHECK((channels[i] = rdma_create_event_channel()));
+	daemon = daemon_pid();
+	CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+	CHECK(daemon > 0 && !kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
+	for (int i = 0; i < CHANNELS; i++) {
+		CHECK(!rdma_create_id(channels[i], &id, NULL, RDMA_PS_TCP));
+		CHECK(!rdma_destroy_id(id));
+	}
+	CHECK(!rdma_create_event_channel() && errno == EMFILE);
+	for (int i = 0; i < CHANNELS; i++)
+		rdma_destroy_event_channel(channels[i]);
+}
+
+static void test_a_lower_limit(void **state)
+{
+	struct worker w;
+
+	worker_start(&w, outlive_the_limit);
+	worker_end(&w);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_says_why, harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_a_lower_limit, harness_setup,
+						harness_teardown),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
