@@ -121,8 +121,11 @@ int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *lo
 {
 	int rc;
 
-	if (id->binding.bound || id->connection)
+	if (id->binding.listening || id->connection)
 		return -EINVAL;
+	/* Its program has not got the answer to an earlier request: there was a time-out. */
+	cm_space_release(&id->binding);
+	id->has_own_gid = false;
 	if (local->family != AF_INET && local->family != AF_INET6)
 		return -EAFNOSUPPORT;
 	rc = cm_address_is_any(local) ? 1 : host_holds_address(local->gid, local->ifindex);

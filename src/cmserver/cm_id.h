@@ -82,7 +82,7 @@ void cm_id_make_child(struct cm_id *child, struct cm_id *listener);
 /* It is bound to this address from now on: its program gets an event if that moves (cm_moved.h). */
 void cm_id_set_address(struct cm_id *id, const uint8_t gid[CTL_GID_BYTES]);
 
-/* 0 or -errno. flags and address as of CTL_CM_BIND. */
+/* 0; -errno: it is not bound. flags and address as of CTL_CM_BIND. */
 int cm_id_bind(struct cm_id *id, uint32_t flags, const struct ctl_cm_address *local);
 
 /* 0 or -errno. */

@@ -257,11 +257,12 @@ void cm_requests_on_migrate_id(struct client *c, struct fdmsg *m)
 void cm_requests_on_bind(struct client *c, struct fdmsg *m)
 {
 	struct cm_id *id = find_id(c, m->body.cm_bind.id);
-	int rc = id ? cm_id_bind(id, m->body.cm_bind.flags, &m->body.cm_bind.local) : -ENOENT;
+	bool was_done = id && id->binding.bound && is_repeated(c, m);
+	int rc = was_done ? 0
+		 : id	  ? cm_id_bind(id, m->body.cm_bind.flags, &m->body.cm_bind.local)
+			  : -ENOENT;
 
-	if (id && id->binding.bound && is_repeated(c, m))
-		rc = 0;
-	if (!rc)
+	if (id)
 		cm_connection_save_id(id);
 	reply(c, m, rc, 0, id);
 }

@@ -375,6 +375,35 @@ static void test_no_name_is_left_of_a_session(void **state)
 	ctl_close(bystander);
 }
 
+/*
+ * A process that has not waited for the answer binds again, to the same address or another; then
+ * the first port is free.
+ */
+static void test_bound_again(void **state)
+{
+	struct ctl_client *bystander = join();
+	int event_fd = cm_make_event_fd(), sock = cm_join();
+	struct ctl_cm_bind request = { .header = { .type = CTL_CM_BIND }, .local = loopback(7001) };
+	uint32_t channel, ids[2];
+
+	CHECK(!cm_create_channel(sock, event_fd, &channel));
+	for (int i = 0; i < 2; i++)
+		ids[i] = create_typed(sock, channel, CTL_CM_QP_RC, 0);
+	bind_to(sock, ids[0], 7000);
+	bind_to(sock, ids[0], 7000);
+	bind_to(sock, ids[0], 7001);
+	bind_to(sock, ids[1], 7000);
+	request.id = ids[1];
+	CHECK(cm_ask(sock, &request, sizeof(request)).status == EADDRINUSE);
+	bind_to(sock, ids[0], 7000);
+	/* What it does know of stays. */
+	request.id = listen_on(sock, channel, CTL_CM_QP_RC, 7002, 1);
+	CHECK(cm_ask(sock, &request, sizeof(request)).status == EINVAL);
+	close(event_fd);
+	close(sock);
+	ctl_close(bystander);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -386,6 +415,7 @@ int main(void)
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_a_channel_ends_with_its_identifiers,
 						harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_bound_again, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_both_ends_are_of_a_kind, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_requests_that_wait, harness_setup,
