@@ -435,6 +435,7 @@ static int connect_and_explain(uint32_t repeats)
 		fprintf(stderr, "verbatim: connections cannot be managed: %s\n",
 			*why ? why : strerror(-rc));
 	session.is_told = rc && session.id;
+	session.is_sought = session.is_told;
 	return rc;
 }
 
@@ -519,9 +520,9 @@ static int ask_locked(struct ctl_header *request, size_t len, int fd, struct fdm
 	do {
 		if (!session.is_up && end_empty())
 			is_again = false;
-		/* There is nothing to destroy. */
-		if (!session.id &&
-		    (request->type == CTL_CM_DESTROY_ID || request->type == CTL_CM_DESTROY_CHANNEL))
+		/* There is nothing to destroy. No next verbatimd gets the channel (channel.c). */
+		if ((!session.id && request->type == CTL_CM_DESTROY_ID) ||
+		    (!session.is_up && request->type == CTL_CM_DESTROY_CHANNEL))
 			return -ENOENT;
 		rc = session.is_up ? 0 : connect_and_explain(is_again ? request->seq : 0);
 		if (rc)
@@ -628,7 +629,13 @@ void session_destroy_id(uint32_t id)
 
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_mutex_lock(&session.lock);
-	if (ask_locked(&request.header, sizeof(request), -1, &m) && session.id)
+	/*
+	 * While the watching thread seeks it in vain, each try may take seconds, and programs
+	 * destroy thousands.
+	 */
+	if (session.id && !session.is_up && session.is_sought && session.is_watched)
+		destroyed_add(id);
+	else if (ask_locked(&request.header, sizeof(request), -1, &m) && session.id)
 		destroyed_add(id);
 	pthread_mutex_unlock(&session.lock);
 	pthread_setcancelstate(cancel, NULL);

@@ -90,7 +90,8 @@ static void test_destroyed_all_the_same(void **state)
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct rdma_cm_id *id;
 
-	CHECK(channel && !rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(channel);
+	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
 	for (int i = 0; i < 3; i++) {
 		CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at) && !rdma_listen(id, 1));
 		at.sin_port = rdma_get_src_port(id);
@@ -184,7 +185,8 @@ static void test_return_is_repeated(void **state)
 	end_connected(&p);
 }
 
-static atomic_bool has_no_process; /* the user has as many as may be (RLIMIT_NPROC, pids.max) */
+static atomic_bool has_no_process; /* the user has as many as may be (setrlimit(2), pids.max) */
+static atomic_uint tries;	   /* meanwhile */
 
 /* In place of the C library's, by which librdmacm starts verbatimd. */
 __attribute__((visibility("default"))) int clone(int (*run)(void *), void *stack, int flags,
@@ -193,6 +195,7 @@ __attribute__((visibility("default"))) int clone(int (*run)(void *), void *stack
 	int (*real)(int (*)(void *), void *, int, void *, ...);
 
 	if (has_no_process) {
+		tries++;
 		errno = EAGAIN;
 		return -1;
 	}
@@ -224,7 +227,8 @@ static void test_no_process_for_a_while(void **state)
 	pid_t daemon;
 	int flags;
 
-	CHECK(channel && !rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	CHECK(channel);
+	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
 	CHECK(has_event(channel, PATIENCE_MS));
 	daemon = daemon_pid();
@@ -244,6 +248,36 @@ static void test_no_process_for_a_while(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
+/* Without a verbatimd destroying costs no try each; the next one is told first of all. */
+static void test_destroyed_meanwhile(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
+	struct rdma_cm_id *ids[100];
+	pid_t daemon = daemon_pid();
+	unsigned before;
+
+	/* Half of them have a channel of their own. */
+	for (int i = 0; i < 100; i++)
+		CHECK(!rdma_create_id(i % 2 ? NULL : channel, &ids[i], NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(ids[0], (struct sockaddr *)&at) && !rdma_listen(ids[0], 1));
+	at.sin_port = rdma_get_src_port(ids[0]);
+	tries = 0;
+	has_no_process = true;
+	CHECK(daemon > 0 && !kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
+	for (int64_t until = now_ms() + PATIENCE_MS; tries < 2; usleep(1000))
+		CHECK(now_ms() < until);
+	before = tries;
+	for (int i = 0; i < 100; i++)
+		CHECK(!rdma_destroy_id(ids[i]));
+	CHECK(tries < before + 20);
+	has_no_process = false;
+	CHECK(!rdma_create_id(channel, &ids[0], NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(ids[0], (struct sockaddr *)&at) && !rdma_listen(ids[0], 1));
+	CHECK(!rdma_destroy_id(ids[0]));
+	rdma_destroy_event_channel(channel);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -257,6 +291,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_return_is_repeated, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_no_process_for_a_while, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_destroyed_meanwhile, harness_setup,
 						harness_teardown),
 	};
 
