@@ -200,6 +200,7 @@ static int check(const struct rdma_cm_id *base, const struct ibv_qp_init_attr_ex
 
 static int create_qp(struct id *id, struct ibv_qp_init_attr_ex *attr)
 {
+	struct ibv_cq *send_cq = attr->send_cq, *recv_cq = attr->recv_cq;
 	struct rdma_cm_id *base = &id->base;
 	struct ibv_qp *qp;
 	int rc = check(base, attr);
@@ -227,15 +228,14 @@ static int create_qp(struct id *id, struct ibv_qp_init_attr_ex *attr)
 	if (base->srq && !attr->srq)
 		attr->srq = base->srq;
 	qp = ibv_create_qp_ex(base->verbs, attr);
-	if (!qp) {
-		rc = -errno;
-		destroy_cqs(base);
-		return rc;
-	}
-	rc = move_new(id, qp);
+	rc = qp ? move_new(id, qp) : -errno;
 	if (rc) {
-		ibv_destroy_qp(qp);
+		if (qp)
+			ibv_destroy_qp(qp);
 		destroy_cqs(base);
+		/* The program may try again, with less. */
+		attr->send_cq = send_cq;
+		attr->recv_cq = recv_cq;
 		return rc;
 	}
 	/* An XRC_RECV QP has none. */

@@ -476,6 +476,24 @@ static void test_shared_receive_queue(void **state)
 	pair_close(&p);
 }
 
+/* A program that asks for less and less gets what there is: no CQ of a failed call is left. */
+static void test_smaller_qp(void **state)
+{
+	struct ibv_qp_init_attr_ex init = {
+		.cap = { 4, 4, 1 << 20, 1, 0 },
+		.qp_type = IBV_QPT_RC,
+	};
+	struct pair p;
+
+	pair_open(&p, RDMA_PS_TCP);
+	CHECK(fails_with(rdma_create_qp_ex(p.id, &init), EINVAL));
+	CHECK(!init.send_cq && !init.recv_cq && !p.id->send_cq && !p.id->recv_cq);
+	init.cap.max_send_sge = 1;
+	CHECK(!rdma_create_qp_ex(p.id, &init) && init.send_cq && init.send_cq == p.id->send_cq);
+	rdma_destroy_qp(p.id);
+	pair_close(&p);
+}
+
 /* The helpers of rdma/rdma_verbs.h, each of which works on what rdma_create_qp made. */
 static void test_helpers(void **state)
 {
@@ -578,6 +596,7 @@ int main(void)
 		cmocka_unit_test(test_data_before_it_is_established),
 		cmocka_unit_test(test_options_reach_the_qp),
 		cmocka_unit_test(test_shared_receive_queue),
+		cmocka_unit_test(test_smaller_qp),
 		cmocka_unit_test(test_helpers),
 		cmocka_unit_test(test_ece),
 		cmocka_unit_test(test_port_space_ib),
