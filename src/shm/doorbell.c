@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "shm/doorbell.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 static uint32_t own_slot;
 struct doorbell *doorbell_own;
@@ -10,11 +12,22 @@ struct arena_header *doorbell_header;
 
 _Static_assert(sizeof(struct doorbell) <= DOORBELL_BYTES, "one page");
 
+/*
+ * A shorter file can be mapped, too, but not accessed: that raises SIGBUS. verbatimd has seen that
+ * the file keeps its length, not what that is.
+ */
+static bool has_page(int heap_fd)
+{
+	struct stat st;
+
+	return heap_fd >= 0 && !fstat(heap_fd, &st) && st.st_size >= DOORBELL_BYTES;
+}
+
 struct doorbell *doorbell_map(int heap_fd)
 {
 	void *page = MAP_FAILED;
 
-	if (heap_fd >= 0)
+	if (has_page(heap_fd))
 		page = mmap(NULL, DOORBELL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, heap_fd, 0);
 	if (page == MAP_FAILED)
 		return NULL;

@@ -44,7 +44,10 @@ void doorbell_init(int heap_fd, void *arena, uint32_t slot);
 uint32_t doorbell_slot(void);
 void doorbell_reset_after_fork(void);
 
-/* NULL: there is none, or it cannot be mapped. doorbell_unmap undoes it. */
+/*
+ * Of a heap's file, which keeps its length. NULL: there is none, it is too short for a bell, or it
+ * cannot be mapped. doorbell_unmap undoes it.
+ */
 struct doorbell *doorbell_map(int heap_fd);
 void doorbell_unmap(struct doorbell *bell);
 

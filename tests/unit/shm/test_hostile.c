@@ -2,6 +2,7 @@
 /* A process that breaks the rules, one by one. test_hostile_fuzz has the fuzzer. */
 #include "rig.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -11,6 +12,8 @@
 #include <cmocka.h>
 
 #include "base/cause.h"
+#include "base/eventfd.h"
+#include "shm/doorbell.h"
 #include "shm/progress.h"
 #include "shm/retry.h"
 
@@ -459,6 +462,28 @@ static void test_head_that_cannot_be(void **state)
 #define TEST(name)    cmocka_unit_test_setup_teardown(name, setup, teardown)
 #define TEST_UC(name) cmocka_unit_test_setup_teardown(name, setup_uc, teardown)
 
+/* The heap is sealed, as verbatimd demands, and shorter than the doorbell. Nobody reads there. */
+static void test_heap_without_a_doorbell(void **state)
+{
+	int arena_fd = memfd_create("arena", MFD_CLOEXEC);
+	int heap = memfd_create("heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	struct peer_arena arena;
+	struct link *link;
+
+	assert_int_equal(ftruncate(arena_fd, ARENA_BYTES), 0);
+	assert_int_equal(peer_arena_open(&arena, arena_fd), 0);
+	close(arena_fd);
+	assert_int_equal(fcntl(heap, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+	link = link_create(OTHER_SLOT + 1, getpid(), 0, far.shared_fd, &arena, eventfd_create(),
+			   heap);
+	assert_non_null(link);
+	link_wake(link);
+	assert_int_equal(eventfd_withdraw(link->wake_fd, 2), 1);
+	link_ring(link);
+	assert_int_equal(eventfd_withdraw(link->wake_fd, 2), 1);
+	link_close(link);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -482,6 +507,7 @@ int main(void)
 		TEST(test_death_of_one_that_cannot_be_looked_up),
 		TEST(test_ring_of_zeros),
 		TEST(test_head_that_cannot_be),
+		TEST(test_heap_without_a_doorbell),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
