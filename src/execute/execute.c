@@ -3,6 +3,7 @@
 
 #include "base/compat.h"
 #include "execute/atomic.h"
+#include "memory/hazard.h"
 #include "memory/key.h"
 #include "memory/memory.h"
 #include "object/mw.h"
@@ -51,14 +52,18 @@ enum verdict execute_write(struct qp *qp, const struct remote_range *range,
 enum verdict execute_check_read(const struct qp *qp, const struct remote_range *range, uint32_t pd,
 				enum cause *cause)
 {
+	struct arena_hazard *hazard;
 	enum key_verdict verdict;
 	uint64_t host;
 	uint32_t flags;
 
 	if (!range->length)
 		return VERDICT_OK;
+	/* so that the entry stays as it is while it is read (ibv_rereg_mr) */
+	hazard = hazard_set(memory_slot(), range->rkey);
 	verdict = key_check(key_table(), range->rkey, pd, qp->ib.qp_num, range->address,
 			    range->length, IBV_ACCESS_REMOTE_READ, &host, &flags);
+	hazard_clear(hazard);
 	if (verdict == KEY_OK)
 		return VERDICT_OK;
 	*cause = key_cause_remote(verdict);

@@ -430,12 +430,14 @@ enum cause memory_flush_remote(struct memory_peer peer, uint32_t rkey, uint64_t 
 			       uint32_t bytes, uint32_t access, bool whole)
 {
 	struct arena_hazard *hazard = hazard_set(own_slot, rkey);
+	const struct arena_key *entry = &key_table()[KEY_INDEX(rkey)];
 	uint64_t host;
 	uint32_t flags;
 	enum cause cause;
 
-	if (whole) {
-		address = key_table()[KEY_INDEX(rkey)].start;
+	/* who has a dead entry may be filling it */
+	if (whole && atomic_load_explicit(&entry->key, memory_order_acquire) == rkey) {
+		address = entry->start;
 		bytes = 0;
 	}
 	cause = check_remote(peer, rkey, address, bytes, access, &host, &flags);
