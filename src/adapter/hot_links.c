@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "adapter/hot_links.h"
 
+#include <errno.h>
+#include <time.h>
+
+#include "base/uncancelled.h"
 #include "memory/hazard.h"
 #include "shm/attention.h"
 #include "shm/doorbell.h"
@@ -15,6 +19,9 @@ static struct lock hot_lock = LOCK_INITIALIZER;
 static struct link *_Atomic hot[2 * SLOT_COUNT];
 static _Atomic uint32_t hot_count;
 static struct link *cold[SLOT_COUNT] GUARDED_BY(hot_lock);
+/* Hot or cold; likewise. */
+static struct link *_Atomic all[2 * SLOT_COUNT];
+static _Atomic uint32_t all_count;
 
 static void append(struct link *link) REQUIRES(hot_lock)
 {
@@ -45,7 +52,12 @@ static struct link *take_cold(uint32_t slot) REQUIRES(hot_lock)
 
 void hot_links_add(struct link *link)
 {
+	uint32_t count;
+
 	lock_acquire(&hot_lock);
+	count = all_count;
+	all[count] = link;
+	all_count = count + 1;
 	append(link);
 	lock_release(&hot_lock);
 }
@@ -60,7 +72,31 @@ void hot_links_remove(struct link *link)
 			remove_at(i);
 			break;
 		}
+	for (uint32_t i = 0, count = all_count; i < count; i++)
+		if (all[i] == link) {
+			all[i] = all[count - 1];
+			all_count = count - 1;
+			break;
+		}
 	lock_release(&hot_lock);
+}
+
+uint32_t hot_links_count(void)
+{
+	return all_count;
+}
+
+struct link *hot_links_get(uint32_t place)
+{
+	struct link *link = NULL;
+
+	lock_acquire(&hot_lock);
+	if (place < all_count) {
+		link = all[place];
+		link_get(link);
+	}
+	lock_release(&hot_lock);
+	return link;
 }
 
 static void warm(uint32_t slot)
@@ -84,13 +120,60 @@ static int look(struct link *link)
 	return any;
 }
 
-int hot_links_look(struct link *link)
+static int look_and_warm(struct link *link)
 {
 	int any = look(link);
 
 	if (any && doorbell_own && doorbell_is_cold(link->slot))
 		warm(link->slot);
 	return any;
+}
+
+int hot_links_progress_all(void)
+{
+	uint32_t count = atomic_load_explicit(&all_count, memory_order_acquire);
+	int found = 0;
+
+	for (uint32_t i = 0; i < count; i++) {
+		int any = look_and_warm(atomic_load_explicit(&all[i], memory_order_acquire));
+
+		if (any > 0 || !found)
+			found = any;
+	}
+	return found;
+}
+
+int hot_links_progress_rounds(void)
+{
+	int any, round = 0;
+
+	do
+		any = hot_links_progress_all();
+	while (any && ++round < HOT_LINKS_ROUNDS_MAX);
+	return any;
+}
+
+/* A thread that holds a link may wait for this processor, so to yield would not do. */
+#define HELD_PAUSE_NS	50000
+#define HELD_PAUSES_MAX 100
+/* What is sent from now on wakes this thread; but work at one link hides that another is held. */
+#define STREAMS_MAX 4
+
+void hot_links_progress_last(void)
+{
+	const struct timespec pause = { .tv_nsec = HELD_PAUSE_NS };
+
+	UNCANCELLED;
+
+	for (int i = 0, streams = 0; i < HELD_PAUSES_MAX && streams < STREAMS_MAX; i++) {
+		int found = hot_links_progress_rounds();
+
+		if (!found)
+			break;
+		streams += found > 0;
+		if (found == -EBUSY)
+			nanosleep(&pause, NULL);
+	}
 }
 
 bool hot_links_progress(void)
@@ -176,7 +259,7 @@ void hot_links_on_renewal(void)
 void hot_links_reset_after_fork(void)
 {
 	lock_acquire_in_child(&hot_lock);
-	hot_count = 0;
+	hot_count = all_count = 0;
 	for (uint32_t slot = 0; slot < SLOT_COUNT; slot++)
 		cold[slot] = NULL;
 	lock_release(&hot_lock);

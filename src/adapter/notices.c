@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <sys/epoll.h>
 
+#include "adapter/hot_links.h"
 #include "adapter/group.h"
 #include "adapter/peer_link.h"
 #include "adapter/peers.h"
@@ -125,7 +126,7 @@ static int search(const struct connection *c, char *why, size_t why_len)
 	int error;
 
 	poll_lease_leave();
-	peers_progress_last(); /* what came before peers took this process for asleep */
+	hot_links_progress_last(); /* what came before peers took this process for asleep */
 	error = ctl_reconnect(c->ctl, c->attempt_ms, why, why_len);
 	poll_lease_on_awake();
 	return error;

@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "adapter/hot_links.h"
@@ -18,10 +17,7 @@
 #include "shm/retry.h"
 
 static struct lock links_lock = LOCK_INITIALIZER;
-/* Written under links_lock. The structs outlive their links, so `active` may be read without it. */
 static struct link *links[SLOT_COUNT] GUARDED_BY(links_lock);
-static struct link *_Atomic active[2 * SLOT_COUNT];
-static _Atomic uint32_t active_count;
 /*
  * Questions about a slot. verbatimd is asked for the process in it (wanted, asked, none). A new
  * verbatimd is asked for each linked peer, which introduces the two ends to it, so that it tells
@@ -47,28 +43,6 @@ static uint32_t own_slot;
 static bool self_is_active GUARDED_BY(links_lock);
 static void *own_arena;
 static uint64_t look_ns; /* when peers_look_for_deaths is due */
-
-static void activate(struct link *link) REQUIRES(links_lock)
-{
-	uint32_t count = active_count;
-
-	active[count] = link;
-	active_count = count + 1;
-	hot_links_add(link);
-}
-
-static void deactivate(struct link *link) REQUIRES(links_lock)
-{
-	uint32_t count = active_count;
-
-	hot_links_remove(link);
-	for (uint32_t i = 0; i < count; i++)
-		if (active[i] == link) {
-			active[i] = active[count - 1];
-			active_count = count - 1;
-			return;
-		}
-}
 
 int peers_init(struct ctl_client *client, uint32_t slot, void *arena, int wake_fd)
 {
@@ -180,7 +154,7 @@ static bool enter(struct link *link)
 		if (there)
 			defer_free(there);
 		links[link->slot] = link;
-		activate(link);
+		hot_links_add(link);
 		link_get(link);
 		entered = true;
 	}
@@ -254,7 +228,7 @@ static struct link *find_alive(uint32_t slot) REQUIRES(links_lock)
 	struct link *link = links[slot];
 
 	if (slot == own_slot && !self_is_active) {
-		activate(link);
+		hot_links_add(link);
 		self_is_active = true;
 	}
 	/* A broken one stays: what is sent to that process fails by it. */
@@ -380,60 +354,10 @@ struct link *peers_find(uint32_t slot)
 	return link;
 }
 
-int peers_progress_all(void)
-{
-	uint32_t count = atomic_load_explicit(&active_count, memory_order_acquire);
-	int found = 0;
-
-	for (uint32_t i = 0; i < count; i++) {
-		struct link *link = atomic_load_explicit(&active[i], memory_order_acquire);
-		int any = hot_links_look(link);
-
-		if (any > 0 || !found)
-			found = any;
-	}
-	return found;
-}
-
-int peers_progress_rounds(void)
-{
-	int any, round = 0;
-
-	do
-		any = peers_progress_all();
-	while (any && ++round < PEERS_ROUNDS_MAX);
-	return any;
-}
-
-/* A thread that holds a link may wait for this processor, so to yield would not do. */
-#define HELD_PAUSE_NS	50000
-#define HELD_PAUSES_MAX 100
-/* What is sent from now on wakes this thread; but work at one link hides that another is held. */
-#define STREAMS_MAX 4
-
-void peers_progress_last(void)
-{
-	const struct timespec pause = { .tv_nsec = HELD_PAUSE_NS };
-
-	UNCANCELLED;
-
-	for (int i = 0, streams = 0; i < HELD_PAUSES_MAX && streams < STREAMS_MAX; i++) {
-		int found = peers_progress_rounds();
-
-		if (!found)
-			break;
-		streams += found > 0;
-		if (found == -EBUSY)
-			nanosleep(&pause, NULL);
-	}
-}
-
 static void free_link(struct link *link)
 {
 	progress_on_death(link);
-	lock_acquire(&links_lock);
-	deactivate(link);
-	lock_release(&links_lock);
+	hot_links_remove(link);
 	link_close(link);
 }
 
@@ -666,7 +590,7 @@ static bool has_peers(void)
 	bool any;
 
 	lock_acquire(&links_lock);
-	any = active_count > (self_is_active ? 1 : 0);
+	any = hot_links_count() > (self_is_active ? 1 : 0);
 	lock_release(&links_lock);
 	return any;
 }
@@ -744,20 +668,6 @@ void peers_look_for_deaths(uint64_t now)
 		look_for_end(slot);
 }
 
-/* The link at this place of `active`, with a reference, so that its arena stays mapped; or NULL. */
-static struct link *get_active(uint32_t place)
-{
-	struct link *link = NULL;
-
-	lock_acquire(&links_lock);
-	if (place < active_count) {
-		link = active[place];
-		link_get(link);
-	}
-	lock_release(&links_lock);
-	return link;
-}
-
 /*
  * No lock is held over a check. The walk goes from the last place to the first: if a link is
  * removed meanwhile, the last one replaces it, which was checked already. A link that is added
@@ -769,8 +679,8 @@ uint32_t peers_visit_arenas(bool (*check)(void *arena, uint64_t what), uint64_t 
 
 	if (own_arena && check(own_arena, what))
 		return (uint32_t)getpid();
-	for (uint32_t place = active_count; place-- > 0 && !found;) {
-		struct link *link = get_active(place);
+	for (uint32_t place = hot_links_count(); place-- > 0 && !found;) {
+		struct link *link = hot_links_get(place);
 
 		if (!link)
 			continue;
@@ -785,7 +695,6 @@ void peers_reset_after_fork(void)
 {
 	hot_links_reset_after_fork();
 	lock_acquire_in_child(&links_lock);
-	active_count = 0;
 	for (uint32_t slot = 0; slot < SLOT_COUNT; slot++)
 		links[slot] = NULL;
 	deferred = NULL;

@@ -56,22 +56,6 @@ bool peers_ask(void);
  */
 void peers_on_none(uint32_t slot, int error);
 
-/*
- * Looks at all links once, cold ones too (adapter/hot_links.h). 1: a link had work, so another look
- * may find more. -EBUSY: none had, but other threads are at some.
- */
-int peers_progress_all(void);
-
-/* The same until a look finds nothing, PEERS_ROUNDS_MAX times at most. What the last look found. */
-#define PEERS_ROUNDS_MAX 128 /* as many as read a full ring */
-int peers_progress_rounds(void);
-
-/*
- * The same before nobody looks for a while: gets at links that other threads hold, too, waiting for
- * those some milliseconds. Such a thread may be through with its look, and not look again.
- */
-void peers_progress_last(void);
-
 /* Progress thread: verbatimd's notices. */
 void peers_on_link(struct ctl_peer_info *info);
 void peers_on_death(uint32_t slot, pid_t pid);

@@ -219,7 +219,7 @@ static void on_woken(uint32_t role)
 
 	sleeper_awake(role);
 	progress_defers_notice = true;
-	more = peers_progress_rounds() != 0;
+	more = hot_links_progress_rounds() != 0;
 	progress_defers_notice = false;
 	if (progress_has_notice())
 		timers_on_deferred_notice(clock_now_ns());
@@ -235,7 +235,7 @@ static void look_if_alone(void)
 	if (!poll_lease_is_left())
 		return;
 	hazard_barrier();
-	peers_progress_last();
+	hot_links_progress_last();
 }
 
 /* One sleep, after sleeper_prepare. False: the role is lost; see sleeper.h. */

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "adapter/hot_links.h"
 #include "adapter/adaptive.h"
 #include "adapter/listening.h"
 #include "adapter/liveness.h"
@@ -98,7 +99,7 @@ static bool look(void)
 	bool any;
 
 	look_found = false;
-	links = peers_progress_all();
+	links = hot_links_progress_all();
 	any = look_at_wire() || links;
 	run_retries();
 	if (links == -EBUSY && !look_found)

@@ -106,7 +106,7 @@ static const struct source sources[] = {
 		.drain = drain,
 	},
 	{
-		.name = "links", /* their work: peers_progress_all */
+		.name = "links", /* their work: hot_links_progress_all */
 		.poll = look_for_deaths,
 		.deadline_ns = peers_look_due_ns,
 		.reset_after_fork = peers_reset_after_fork,

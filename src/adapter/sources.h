@@ -7,7 +7,7 @@
  * Out: the descriptors that the progress thread watches, the functions that it polls, its deadline.
  *
  * Two of them are fast: links and ports. The progress thread and the threads that poll call
- * peers_progress_all and ports_progress directly. All others have a poll function that only the
+ * hot_links_progress_all and ports_progress directly. All others have a poll function that only the
  * progress thread calls, between its sleeps.
  *
  * To add a source, add a row in sources.c.

@@ -15,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "adapter/hot_links.h"
 #include "adapter/peers.h"
 #include "shm/xcopy.h"
 

@@ -16,7 +16,7 @@ static void test_carries_out_what_the_dead_left(void **state)
 {
 	assert_non_null(find());
 	leave_one();
-	peers_progress_all();
+	hot_links_progress_all();
 	assert_int_equal(carried_out, 1);
 	leave_one();
 	die();
@@ -32,11 +32,11 @@ static void test_a_last_look_gets_the_link(void **state)
 {
 	assert_non_null(find());
 	leave_one();
-	held = 2 * PEERS_ROUNDS_MAX;
-	peers_progress_last();
+	held = 2 * HOT_LINKS_ROUNDS_MAX;
+	hot_links_progress_last();
 	assert_int_equal(carried_out, 1);
 	held = UINT32_MAX;
-	peers_progress_last();
+	hot_links_progress_last();
 	see_it_die();
 }
 
@@ -58,7 +58,7 @@ static void test_carries_out_what_came_with_the_link(void **state)
 static void ask_beside(void)
 {
 	assert_non_null(find());
-	peers_progress_all();
+	hot_links_progress_all();
 	see_it_die();
 }
 
@@ -68,7 +68,7 @@ static void test_carries_out_nothing_twice(void **state)
 	leave_one();
 	while_asked = ask_beside;
 	assert_null(find());
-	peers_progress_all();
+	hot_links_progress_all();
 	peers_free_deferred();
 	assert_int_equal(carried_out, 2);
 	assert_int_equal(closed, 1);
@@ -79,11 +79,11 @@ static void test_asks_for_the_link_of_the_dead(void **state)
 {
 	assert_non_null(find());
 	leave_one();
-	peers_progress_all();
+	hot_links_progress_all();
 	die();
 	while_asked = hear_of_death;
 	assert_null(find());
-	peers_progress_all();
+	hot_links_progress_all();
 	peers_free_deferred();
 	assert_int_equal(carried_out, 1);
 	assert_int_equal(closed, 1);
@@ -209,7 +209,7 @@ static void find_the_quicker_one(void)
 	assert_non_null(link);
 	assert_ptr_equal(link, quicker);
 	leave_one();
-	peers_progress_all();
+	hot_links_progress_all();
 	assert_int_equal(carried_out, 1);
 	see_it_die();
 	assert_int_equal(closed, 1);
@@ -249,7 +249,7 @@ static void test_peer_with_our_pid(void **state)
 	link = find();
 	assert_non_null(link);
 	assert_int_not_equal(link->xcopy, XCOPY_SELF);
-	peers_progress_all();
+	hot_links_progress_all();
 	assert_int_equal(carried_out, 1);
 	see_it_die();
 	assert_int_equal(closed, 1);

@@ -158,7 +158,7 @@ static void test_ends_a_broken_link(void **state)
 	peers_look_for_deaths(now);
 	assert_int_equal(broken, 0);
 	memset(tx.data, 0xff, 64);
-	peers_progress_all();
+	hot_links_progress_all();
 	peers_look_for_deaths(now += PEERS_LOOK_NS);
 	assert_int_equal(broken, 1);
 	assert_ptr_equal(find(), link);

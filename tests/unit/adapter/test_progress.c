@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "adapter/peers.h"
+#include "adapter/hot_links.h"
 #include "adapter/poll_lease.h"
 #include "adapter/ports.h"
 #include "adapter/progress.h"
@@ -80,8 +80,8 @@ static unsigned before_sleep, looks_at_all;
 
 static void (*before_sleeping)(void);
 
-void __wrap_peers_progress_last(void);
-void __wrap_peers_progress_last(void)
+void __wrap_hot_links_progress_last(void);
+void __wrap_hot_links_progress_last(void)
 {
 	looks_at_all++;
 	if (before_sleeping)

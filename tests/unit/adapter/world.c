@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "adapter/hot_links.h"
 #include "adapter/listening.h"
 #include "adapter/poll_lease.h"
 #include "adapter/ports.h"
@@ -109,8 +110,8 @@ void __wrap_peers_free_deferred(void)
 {
 }
 
-int __wrap_peers_progress_all(void);
-int __wrap_peers_progress_all(void)
+int __wrap_hot_links_progress_all(void);
+int __wrap_hot_links_progress_all(void)
 {
 	world.link_looks++;
 	if (woken_at)
