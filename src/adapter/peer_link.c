@@ -64,11 +64,21 @@ bool peer_link_offers_memory(const struct ctl_peer_info *info)
 	       info->side <= 1;
 }
 
-uint64_t peer_link_arena_file(const struct ctl_peer_info *info)
+static uint64_t number_of(int fd)
 {
 	struct stat st;
 
-	return fstat(info->arena_fd, &st) ? 0 : st.st_ino;
+	return fstat(fd, &st) ? 0 : st.st_ino;
+}
+
+uint64_t peer_link_arena_file(const struct ctl_peer_info *info)
+{
+	return number_of(info->arena_fd);
+}
+
+uint64_t peer_link_memory_file(const struct ctl_peer_info *info)
+{
+	return number_of(info->link_fd);
 }
 
 struct link *peer_link_make(struct ctl_peer_info *info)

@@ -31,6 +31,8 @@ bool peer_link_offers_memory(const struct ctl_peer_info *info);
  * no two processes that live have the same.
  */
 uint64_t peer_link_arena_file(const struct ctl_peer_info *info);
+/* The memory that it offers, likewise. */
+uint64_t peer_link_memory_file(const struct ctl_peer_info *info);
 
 /* Closes the descriptors that are left in it. */
 void peer_link_close_info(struct ctl_peer_info *info);

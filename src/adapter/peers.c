@@ -28,7 +28,9 @@ static struct {
 	uint64_t none_until_ns;	 /* verbatimd has answered that there is no process */
 	bool wanted;		 /* the progress thread has to ask */
 	bool out_of_date;	 /* the question under way is older than a connection */
-	uint64_t dead_arena;	 /* arena_file in the last answer that was about a dead process */
+	/* in the last answer that was about a dead process its arena_file, or the memory that the
+	 * process in this slot has left */
+	uint64_t void_file;
 	enum {
 		INTRODUCED, /* or never linked */
 		ASKED,	    /* the new verbatimd, or soon will be */
@@ -188,23 +190,29 @@ static struct link *take_quicker(const struct ctl_peer_info *info)
 	return there;
 }
 
+/* Without a link: what verbatimd handed over is of no use any more. */
+enum void_answer {
+	NOT_VOID,
+	OF_DEAD, /* that process has ended */
+	OF_LEFT, /* it has left this memory, for other memory of verbatimd's */
+};
+
 /*
  * The link to the process that verbatimd handed over, made if there is none yet, with a reference.
- * A notice that is read late does not replace the link to the slot's next process. *dead: that
- * process has ended.
+ * A notice that is read late does not replace the link to the slot's next process.
  */
-static struct link *take_over(struct ctl_peer_info *info, bool *dead)
+static struct link *take_over(struct ctl_peer_info *info, enum void_answer *why)
 {
 	struct link *link = get_present(info);
 
-	*dead = false;
+	*why = NOT_VOID;
 	if (link) {
 		take_memory(link, info);
 	} else if ((link = peer_link_make(info)) && enter(link)) {
 		/* The peer may have stored records before the link was in the table. */
 		wakeup_kick();
 	} else if (link) {
-		*dead = liveness_is_dead(link->peer);
+		*why = liveness_is_dead(link->peer) ? OF_DEAD : OF_LEFT;
 		link_close(link);
 		link = take_quicker(info);
 	}
@@ -333,8 +341,8 @@ void peers_forget_miss(uint32_t slot)
 struct link *peers_find(uint32_t slot)
 {
 	struct ctl_peer_info info;
+	enum void_answer why;
 	struct link *link;
-	bool dead;
 
 	if (slot == 0 || slot > SLOT_MAX)
 		return NULL;
@@ -348,7 +356,7 @@ struct link *peers_find(uint32_t slot)
 
 	if (slot == own_slot || ctl_peer(ctl, slot, &info))
 		return NULL;
-	link = take_over(&info, &dead);
+	link = take_over(&info, &why);
 	if (link && is_dead(link))
 		defer_dead(link);
 	return link;
@@ -513,17 +521,17 @@ void peers_on_none(uint32_t slot, int error)
 }
 
 /*
- * The first answer about this process, which has ended. It may be late: then the slot's next
- * process may be there, and verbatimd is asked again at once. But as long as it has not seen the
- * end of the process, it says the same.
+ * The first answer about this process, which has ended, or about this memory, which the peer has
+ * left. It may be late: then the slot's next process may be there, or other memory, and verbatimd
+ * is asked again at once. But as long as it has not seen the end of the process, it says the same.
  */
-static bool is_first_about(uint32_t slot, uint64_t arena_file)
+static bool is_first_about(uint32_t slot, uint64_t file)
 {
 	bool first;
 
 	lock_acquire(&links_lock);
-	first = questions[slot].dead_arena != arena_file;
-	questions[slot].dead_arena = arena_file;
+	first = questions[slot].void_file != file;
+	questions[slot].void_file = file;
 	lock_release(&links_lock);
 	return first;
 }
@@ -531,9 +539,9 @@ static bool is_first_about(uint32_t slot, uint64_t arena_file)
 void peers_on_link(struct ctl_peer_info *info)
 {
 	uint32_t slot = info->slot;
-	uint64_t arena_file;
+	uint64_t arena_file, memory_file;
+	enum void_answer why;
 	struct link *link;
-	bool dead;
 
 	if (slot == 0 || slot > SLOT_MAX) {
 		peer_link_close_info(info);
@@ -554,14 +562,17 @@ void peers_on_link(struct ctl_peer_info *info)
 		peer_link_close_info(info);
 		return;
 	}
-	link = take_over(info, &dead);
+	memory_file = peer_link_memory_file(info);
+	link = take_over(info, &why);
 	if (link && is_dead(link)) {
 		defer_dead(link);
-		dead = true;
+		why = OF_DEAD;
+	} else if (link) {
+		why = NOT_VOID;
 	}
 	/* Without a link, for want of memory, the next question would have the same answer at once.
 	 */
-	if (dead ? is_first_about(slot, arena_file) : link != NULL)
+	if (why ? is_first_about(slot, why == OF_DEAD ? arena_file : memory_file) : link != NULL)
 		forget_question(slot, 0);
 	else
 		forget_question(slot, clock_coarse_ns() + PEERS_MISS_NS);

@@ -6,6 +6,7 @@
 #include "peers_rig.h"
 
 #include <errno.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
@@ -195,6 +196,37 @@ static void test_a_link_that_cannot_be_mapped_is_a_miss(void **state)
 	see_it_die();
 }
 
+/*
+ * The peer was offered other memory before this process had started with this one: the next answer
+ * has it. Until then requests wait, and do not take the peer for one that is not there.
+ */
+static void test_memory_that_the_peer_has_left_is_no_miss(void **state)
+{
+	struct link_shared *shared =
+		mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED, memory_fd, 0);
+	int left = memory_fd;
+	struct link *link;
+
+	assert_ptr_not_equal(shared, MAP_FAILED);
+	assert_true(look_up(&link) && !link);
+	peers_ask();
+	shared->ends = 1u << 1 | LINK_LEFT;
+	hear_of_link();
+	assert_int_equal(told, 1);
+	assert_true(look_up(&link) && !link);
+	peers_ask();
+	assert_int_equal(questions, 2);
+	hear_of_link(); /* once more the same: it is not asked again at once */
+	assert_true(!look_up(&link) && !link);
+	memory_fd = make_memory("next link", LINK_BYTES_OF(RING_BYTES_MIN));
+	hear_of_link();
+	assert_true(!look_up(&link) && link);
+	see_it_die();
+	close(memory_fd);
+	memory_fd = left;
+	munmap(shared, sizeof(*shared));
+}
+
 static struct link *quicker;
 
 static void be_quicker(void)
@@ -356,6 +388,7 @@ int main(void)
 		TEST(introduces_without_waiting),
 		TEST(introduces_later_who_is_not_back),
 		TEST(a_link_that_cannot_be_mapped_is_a_miss),
+		TEST(memory_that_the_peer_has_left_is_no_miss),
 		TEST(asked_twice_at_once),
 		TEST(asked_twice_with_other_memory),
 		TEST(peer_with_our_pid),
