@@ -26,8 +26,13 @@ static struct link *links[SLOT_COUNT] GUARDED_BY(links_lock);
 static struct {
 	uint64_t asked_until_ns; /* verbatimd is being asked, or soon will be */
 	uint64_t none_until_ns;	 /* verbatimd has answered that there is no process */
-	bool wanted;		 /* the progress thread has to ask */
-	bool out_of_date;	 /* the question under way is older than a connection */
+	/*
+	 * There is one, but no link to it can be made at present: verbatimd is asked again after
+	 * none_until_ns, and requests wait, until this
+	 */
+	uint64_t refused_until_ns;
+	bool wanted;	  /* the progress thread has to ask */
+	bool out_of_date; /* the question under way is older than a connection */
 	/* in the last answer that was about a dead process its arena_file, or the memory that the
 	 * process in this slot has left */
 	uint64_t void_file;
@@ -253,7 +258,7 @@ static bool want(uint32_t slot, bool *wake) REQUIRES(links_lock)
 
 	*wake = false;
 	if (now < questions[slot].none_until_ns)
-		return false;
+		return now < questions[slot].refused_until_ns;
 	if (now < questions[slot].asked_until_ns)
 		return true;
 	questions[slot].asked_until_ns = now + PEERS_ASK_NS;
@@ -280,15 +285,19 @@ struct link *peers_look_up(uint32_t slot, bool *asked)
 	return link;
 }
 
-static bool take_wanted(uint32_t slot)
+/* *later: it is wanted, but not yet. */
+static bool take_wanted(uint32_t slot, bool *later)
 {
+	uint64_t now = clock_coarse_ns();
 	bool wanted;
 
 	lock_acquire(&links_lock);
 	wanted = questions[slot].wanted;
-	questions[slot].wanted = false;
+	*later = wanted && now < questions[slot].refused_until_ns &&
+		 now < questions[slot].none_until_ns;
+	questions[slot].wanted = *later;
 	lock_release(&links_lock);
-	return wanted;
+	return wanted && !*later;
 }
 
 /* verbatimd was not asked: another thread uses the connection. */
@@ -302,21 +311,25 @@ static void give_back_wanted(uint32_t slot)
 
 bool peers_ask(void)
 {
-	bool busy = false;
+	bool busy = false, any_later = false;
 
 	if (!atomic_load_explicit(&any_wanted, memory_order_relaxed) ||
 	    !atomic_exchange(&any_wanted, false))
 		return false;
 	for (uint32_t slot = 1; slot <= SLOT_MAX; slot++) {
-		int error = take_wanted(slot) ? ctl_peer_ask(ctl, slot) : 0;
+		bool later;
+		int error = take_wanted(slot, &later) ? ctl_peer_ask(ctl, slot) : 0;
 
 		if (error == -ENOTCONN)
 			peers_on_none(slot, ENOTCONN);
 		else if (error)
 			give_back_wanted(slot);
 		busy |= error && error != -ENOTCONN;
+		any_later |= later;
 	}
-	return busy;
+	if (any_later)
+		atomic_store(&any_wanted, true);
+	return busy || any_later;
 }
 
 static void forget_question(uint32_t slot, uint64_t none_until_ns)
@@ -424,8 +437,10 @@ static bool introduce(uint32_t slot, bool all)
 		dead = is_dead(link);
 		pid = link->told_pid;
 	}
-	if (all)
+	if (all) {
 		questions[slot].asked_until_ns = questions[slot].none_until_ns = 0;
+		questions[slot].refused_until_ns = 0;
+	}
 	if (!link || dead || link->broken) {
 		questions[slot].introduction = INTRODUCED;
 	} else if (all || questions[slot].introduction == NOT_BACK) {
@@ -498,6 +513,36 @@ static bool is_introduction_of_another(uint32_t slot, uint64_t arena_file)
 	return lasts;
 }
 
+static void end_refusal(uint32_t slot)
+{
+	lock_acquire(&links_lock);
+	questions[slot].refused_until_ns = 0;
+	lock_release(&links_lock);
+}
+
+/*
+ * Descriptors are short, or what was sent is not read yet: that passes, and a request that took the
+ * peer for silent would sleep for its whole time-out. False: verbatimd has said so for too long.
+ */
+static bool ask_later(uint32_t slot)
+{
+	uint64_t now = clock_coarse_ns();
+	bool waits;
+
+	lock_acquire(&links_lock);
+	if (!questions[slot].refused_until_ns)
+		questions[slot].refused_until_ns = now + PEERS_REFUSED_NS;
+	waits = now < questions[slot].refused_until_ns;
+	questions[slot].wanted |= waits;
+	questions[slot].none_until_ns = now + PEERS_MISS_NS;
+	if (waits)
+		atomic_store(&any_wanted, true);
+	lock_release(&links_lock);
+	if (waits)
+		wakeup_send(); /* so that the progress thread asks after this turn */
+	return waits;
+}
+
 void peers_on_none(uint32_t slot, int error)
 {
 	if (slot == 0 || slot > SLOT_MAX)
@@ -515,6 +560,10 @@ void peers_on_none(uint32_t slot, int error)
 					 "verbatimd makes no link to the process in slot %u: %s; "
 					 "it needs 5 descriptors a process, and some for links",
 					 slot, strerror(error));
+	if (error == ENOENT)
+		end_refusal(slot);
+	else if (ask_later(slot))
+		return; /* what is asked again introduces the two ends, too */
 	forget_question(slot, clock_coarse_ns() + PEERS_MISS_NS);
 	on_no_introduction(slot);
 	shm_retry_on_peers();
@@ -562,6 +611,7 @@ void peers_on_link(struct ctl_peer_info *info)
 		peer_link_close_info(info);
 		return;
 	}
+	end_refusal(slot);
 	memory_file = peer_link_memory_file(info);
 	link = take_over(info, &why);
 	if (link && is_dead(link)) {

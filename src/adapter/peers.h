@@ -37,6 +37,8 @@ struct link *peers_find(uint32_t slot);
  */
 #define PEERS_ASK_NS  50000000ull /* to wait for an answer, before asking again */
 #define PEERS_MISS_NS 5000000ull
+/* A link that cannot be made at present is asked for again and again, for so long. */
+#define PEERS_REFUSED_NS 1000000000ull
 struct link *peers_look_up(uint32_t slot, bool *asked);
 
 /*

@@ -227,6 +227,62 @@ static void test_memory_that_the_peer_has_left_is_no_miss(void **state)
 	munmap(shared, sizeof(*shared));
 }
 
+static bool is_asked_for(struct link *known)
+{
+	struct link *link;
+	unsigned before = questions;
+
+	look_up(&link);
+	peers_ask();
+	assert_ptr_equal(link, known);
+	return questions > before;
+}
+
+/* verbatimd may lack descriptors for a moment: it is asked again, and requests wait meanwhile. */
+static void test_a_link_that_cannot_be_made_now_is_no_miss(void **state)
+{
+	const struct timespec later = { 0, 2 * PEERS_MISS_NS };
+	uint64_t begin_ns;
+	struct link *link;
+
+	assert_true(is_asked_for(NULL));
+	peers_on_none(PEER_SLOT, EMFILE);
+	assert_int_equal(memory_causes, 1);
+	assert_int_equal(told, 0);
+	assert_true(look_up(&link) && !link);
+	assert_true(peers_ask()); /* not at once */
+	assert_int_equal(questions, 1);
+	nanosleep(&later, NULL);
+	assert_false(peers_ask());
+	assert_int_equal(questions, 2);
+	hear_of_link();
+	assert_int_equal(told, 1);
+	assert_true(!look_up(&link) && link);
+	see_it_die();
+
+	assert_true(is_asked_for(NULL));
+	begin_ns = clock_coarse_ns();
+	told = 0;
+	do {
+		nanosleep(&later, NULL);
+		peers_ask();
+		peers_on_none(PEER_SLOT, EMFILE);
+	} while (!told);
+	assert_true(clock_coarse_ns() - begin_ns >= PEERS_REFUSED_NS);
+	assert_true(!look_up(&link) && !link);
+	assert_false(peers_ask());
+
+	/* as long as it goes on, the next one does not wait for as long */
+	nanosleep(&later, NULL);
+	assert_true(is_asked_for(NULL));
+	told = 0;
+	peers_on_none(PEER_SLOT, EMFILE);
+	assert_int_equal(told, 1);
+	assert_true(!look_up(&link) && !link);
+	peers_on_none(PEER_SLOT, ENOENT);
+	nanosleep(&later, NULL);
+}
+
 static struct link *quicker;
 
 static void be_quicker(void)
@@ -287,17 +343,6 @@ static void test_peer_with_our_pid(void **state)
 	assert_int_equal(closed, 1);
 }
 
-static bool is_asked_for(struct link *known)
-{
-	struct link *link;
-	unsigned before = questions;
-
-	look_up(&link);
-	peers_ask();
-	assert_ptr_equal(link, known);
-	return questions > before;
-}
-
 /*
  * A new verbatimd is asked for all links, and gets the questions to the last one, without waiting.
  * It does not know the peer, which is dead.
@@ -329,10 +374,14 @@ static void test_introduces_without_waiting(void **state)
 /* A living peer is asked for until verbatimd knows it, which may see it by another PID. */
 static void test_introduces_later_who_is_not_back(void **state)
 {
+	const struct timespec later = { 0, 2 * PEERS_MISS_NS };
 	struct link *link = find();
 
 	assert_non_null(link);
 	assert_true(peers_introduce_again(true));
+	assert_true(is_asked_for(link));
+	peers_on_none(PEER_SLOT, EMFILE); /* asked again by itself */
+	nanosleep(&later, NULL);
 	assert_true(is_asked_for(link));
 	peers_on_none(PEER_SLOT, EAGAIN);
 	assert_true(peers_introduce_again(false));
@@ -389,6 +438,7 @@ int main(void)
 		TEST(introduces_later_who_is_not_back),
 		TEST(a_link_that_cannot_be_mapped_is_a_miss),
 		TEST(memory_that_the_peer_has_left_is_no_miss),
+		TEST(a_link_that_cannot_be_made_now_is_no_miss),
 		TEST(asked_twice_at_once),
 		TEST(asked_twice_with_other_memory),
 		TEST(peer_with_our_pid),
