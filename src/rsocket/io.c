@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The exported calls that send and receive: rsend and rrecv with their kin, and riomap. */
+#include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/uncancelled.h"
 #include "rsocket/datagram.h"
 #include "rsocket/export.h"
 #include "rsocket/mapping.h"
 #include "rsocket/stream.h"
 #include "rsocket/table.h"
 #include "rsocket/transfer.h"
+#include "rsocket/wait.h"
 
 /* Receiving */
 
@@ -24,6 +27,7 @@ static void copy_sender(const union socket_name *from, void *addr, socklen_t *le
 static ssize_t receive(int socket, struct pieces *pieces, int flags, void *addr, socklen_t *length,
 		       int *msg_flags)
 {
+	CANCELLED_ASLEEP;
 	struct rsocket *rs = table_get(socket);
 	union socket_name from = { 0 };
 	bool truncated = false;
@@ -31,10 +35,12 @@ static ssize_t receive(int socket, struct pieces *pieces, int flags, void *addr,
 
 	if (!rs)
 		return answer(-EBADF);
+	pthread_cleanup_push(rsocket_put_cancelled, rs);
 	if (rs->type == SOCK_STREAM)
 		rc = transfer_receive(stream_of(rs), pieces, flags);
 	else
 		rc = datagram_receive(datagram_of(rs), pieces, flags, &from, &truncated);
+	pthread_cleanup_pop(0);
 	if (rc >= 0 && length)
 		copy_sender(&from, addr, length);
 	if (rc >= 0 && msg_flags)
@@ -87,18 +93,23 @@ static ssize_t send_stream(struct stream *s, struct pieces *pieces, int flags)
 	return flags & MSG_OOB ? -EOPNOTSUPP : transfer_send(s, pieces, flags);
 }
 
-/* Drops the reference to `rs`, which is NULL if there is none. */
-static ssize_t send_pieces(struct rsocket *rs, struct pieces *pieces, int flags, const void *addr,
-			   socklen_t length)
+/* `by_msg`: on a stream the name is ignored. */
+static ssize_t send_pieces(int socket, struct pieces *pieces, int flags, const void *addr,
+			   socklen_t length, bool by_msg)
 {
+	CANCELLED_ASLEEP;
+	struct rsocket *rs = table_get(socket);
 	ssize_t rc;
 
 	if (!rs)
 		return answer(-EBADF);
+	pthread_cleanup_push(rsocket_put_cancelled, rs);
 	if (rs->type == SOCK_STREAM)
-		rc = addr || length ? -EISCONN : send_stream(stream_of(rs), pieces, flags);
+		rc = !by_msg && (addr || length) ? -EISCONN
+						 : send_stream(stream_of(rs), pieces, flags);
 	else
 		rc = datagram_send(datagram_of(rs), pieces, flags, addr, length);
+	pthread_cleanup_pop(0);
 	rsocket_put(rs);
 	return answer(rc);
 }
@@ -109,7 +120,7 @@ RSOCKET_EXPORT ssize_t rsendto(int socket, const void *buf, size_t len, int flag
 	struct iovec iov = { (void *)buf, len };
 	struct pieces pieces = { &iov, 1, 0 };
 
-	return send_pieces(table_get(socket), &pieces, flags, addr, length);
+	return send_pieces(socket, &pieces, flags, addr, length, false);
 }
 
 RSOCKET_EXPORT ssize_t rsend(int socket, const void *buf, size_t len, int flags)
@@ -126,21 +137,17 @@ RSOCKET_EXPORT ssize_t rwritev(int socket, const struct iovec *iov, int count)
 {
 	struct pieces pieces = { iov, count > 0 ? (size_t)count : 0, 0 };
 
-	return count < 0 ? answer(-EINVAL) : send_pieces(table_get(socket), &pieces, 0, NULL, 0);
+	return count < 0 ? answer(-EINVAL) : send_pieces(socket, &pieces, 0, NULL, 0, false);
 }
 
 /* On a stream the name is ignored, as TCP and rdma-core do: programs leave in it what was there. */
 RSOCKET_EXPORT ssize_t rsendmsg(int socket, const struct msghdr *msg, int flags)
 {
 	struct pieces pieces = { msg->msg_iov, msg->msg_iovlen, 0 };
-	struct rsocket *rs;
 
 	if (msg->msg_control && msg->msg_controllen)
 		return answer(-ENOTSUP);
-	rs = table_get(socket);
-	if (rs && rs->type == SOCK_STREAM)
-		return send_pieces(rs, &pieces, flags, NULL, 0);
-	return send_pieces(rs, &pieces, flags, msg->msg_name, msg->msg_namelen);
+	return send_pieces(socket, &pieces, flags, msg->msg_name, msg->msg_namelen, true);
 }
 
 /* Mappings */
@@ -163,6 +170,7 @@ static struct stream *get_stream(int socket, int *rc)
 
 RSOCKET_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int flags, off_t offset)
 {
+	UNCANCELLED;
 	off_t mapped;
 	int rc;
 	struct stream *s = get_stream(socket, &rc);
@@ -179,6 +187,7 @@ RSOCKET_EXPORT off_t riomap(int socket, void *buf, size_t len, int prot, int fla
 
 RSOCKET_EXPORT int riounmap(int socket, void *buf, size_t len)
 {
+	UNCANCELLED;
 	int rc;
 	struct stream *s = get_stream(socket, &rc);
 
@@ -191,13 +200,16 @@ RSOCKET_EXPORT int riounmap(int socket, void *buf, size_t len)
 
 RSOCKET_EXPORT size_t riowrite(int socket, const void *buf, size_t count, off_t offset, int flags)
 {
+	CANCELLED_ASLEEP;
 	int rc;
 	struct stream *s = get_stream(socket, &rc);
 	ssize_t done;
 
 	if (!s)
 		return (size_t)answer(rc);
+	pthread_cleanup_push(rsocket_put_cancelled, &s->base);
 	done = transfer_send_to(s, buf, count, (uint64_t)offset, flags);
+	pthread_cleanup_pop(0);
 	rsocket_put(&s->base);
 	return (size_t)answer(done);
 }

@@ -2,6 +2,7 @@
 #include "rsocket/poll.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -37,7 +38,8 @@ struct call {
 	nfds_t *places, ordinary;
 	struct pollfd *sleep;
 	nfds_t sleep_count;
-	int self; /* eventfd of the thread; negative: no descriptor is left for one */
+	bool asleep; /* the rsockets have `waiter` in their lists */
+	int self;    /* eventfd of the thread; negative: no descriptor is left for one */
 };
 
 uint64_t poll_deadline(int timeout_ms)
@@ -201,9 +203,12 @@ static int sleep_once(struct call *call, uint64_t deadline_ns)
 {
 	bool ready = arm(call);
 	int timeout_ms = ready ? 0 : wait_left_ms(call->self, deadline_ns);
-	int woken = poll(call->sleep, call->sleep_count, timeout_ms);
-	int rc = woken < 0 ? -errno : 0;
+	int woken, rc;
 
+	call->asleep = true;
+	woken = wait_poll(call->sleep, call->sleep_count, timeout_ms);
+	rc = woken < 0 ? -errno : 0;
+	call->asleep = false;
 	if (woken > 0 && call->self >= 0 && call->sleep[call->sleep_count - 1].revents)
 		wait_clear(call->self);
 	disarm(call, woken > 0);
@@ -240,15 +245,38 @@ static int wait_with(struct call *call, uint64_t deadline_ns)
 	if (!call->count) {
 		/* Without rsockets this is poll(2), called again after each wake_up_interval. */
 		do {
-			rc = poll(call->fds, call->fd_count, wait_left_ms(0, deadline_ns));
+			rc = wait_poll(call->fds, call->fd_count, wait_left_ms(0, deadline_ns));
 			rc = rc < 0 ? -errno : rc;
 		} while (!rc && (!deadline_ns || clock_now_ns() < deadline_ns));
 		return rc;
 	}
 	call->self = wait_fd();
-	rc = wait_for_any(call, deadline_ns);
+	return wait_for_any(call, deadline_ns);
+}
+
+/* At the end of a call, and as a handler while it sleeps. */
+static void end_call(void *arg)
+{
+	struct call *call = arg;
+
+	if (call->asleep)
+		disarm(call, false);
 	for (unsigned i = 0; i < call->count; i++)
 		rsocket_put(call->entries[i].rs);
+	if (call->fd_count <= FEW)
+		return;
+	free(call->entries);
+	free(call->sleep);
+	free(call->places);
+}
+
+static int wait_and_end(struct call *call, uint64_t deadline_ns)
+{
+	int rc;
+
+	pthread_cleanup_push(end_call, call);
+	rc = wait_with(call, deadline_ns);
+	pthread_cleanup_pop(1);
 	return rc;
 }
 
@@ -264,26 +292,25 @@ int poll_wait(struct pollfd *fds, nfds_t count, uint64_t deadline_ns)
 		.sleep = few_sleep,
 		.places = few_places,
 	};
-	int rc;
 
 	if (count <= FEW)
-		return wait_with(&call, deadline_ns);
+		return wait_and_end(&call, deadline_ns);
 	if (count > 1 << 20)
 		return -EINVAL;
 	call.entries = calloc(count, sizeof(*call.entries));
 	call.sleep = calloc(count * PER_ENTRY + 1, sizeof(*call.sleep));
 	call.places = calloc(count, sizeof(*call.places));
-	rc = call.entries && call.sleep && call.places ? wait_with(&call, deadline_ns) : -ENOMEM;
-	free(call.entries);
-	free(call.sleep);
-	free(call.places);
-	return rc;
+	if (call.entries && call.sleep && call.places)
+		return wait_and_end(&call, deadline_ns);
+	end_call(&call);
+	return -ENOMEM;
 }
 
 /* The exported calls */
 
 RSOCKET_EXPORT int rpoll(struct pollfd *fds, nfds_t count, int timeout)
 {
+	CANCELLED_ASLEEP;
 	return (int)answer(poll_wait(fds, count, poll_deadline(timeout)));
 }
 
@@ -370,6 +397,7 @@ static int deadline_of(const struct timeval *timeout, uint64_t *deadline_ns)
 RSOCKET_EXPORT int rselect(int count, fd_set *reads, fd_set *writes, fd_set *excepts,
 			   struct timeval *timeout)
 {
+	CANCELLED_ASLEEP;
 	struct pollfd fds[FD_SETSIZE];
 	uint64_t deadline;
 	nfds_t n;

@@ -341,9 +341,11 @@ static int take_snapshot(int epoll, struct snapshot *snapshot)
 	return rc;
 }
 
-static void discard(struct snapshot *snapshot)
+static void discard(void *arg)
 {
 	UNCANCELLED;
+	struct snapshot *snapshot = arg;
+
 	free(snapshot->fds);
 	if (!snapshot->wakeup)
 		return;
@@ -435,15 +437,17 @@ static int wait_once(int epoll, struct epoll_event *events, int max, uint64_t de
 
 	if (rc)
 		return rc;
+	pthread_cleanup_push(discard, &snapshot);
 	rc = poll_wait(snapshot.fds, snapshot.count, look_until(&snapshot, deadline_ns));
 	if (rc > 0)
 		rc = give_events(&snapshot, events, max);
-	discard(&snapshot);
+	pthread_cleanup_pop(1);
 	return rc;
 }
 
 RSOCKET_EXPORT int repoll_wait(int epoll, struct epoll_event *events, int max, int timeout)
 {
+	CANCELLED_ASLEEP;
 	uint64_t deadline = poll_deadline(timeout);
 	int rc;
 

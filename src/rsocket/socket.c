@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/uncancelled.h"
 #include "rsocket/close.h"
 #include "rsocket/connect.h"
 #include "rsocket/datagram.h"
@@ -118,6 +119,7 @@ static int make(int domain, int type, int file_flags)
 
 RSOCKET_EXPORT int rsocket(int domain, int type, int protocol)
 {
+	UNCANCELLED;
 	int file_flags = O_RDWR | (type & SOCK_NONBLOCK ? O_NONBLOCK : 0);
 
 	type &= ~(SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -139,6 +141,7 @@ static int bind_stream(struct stream *s, const struct sockaddr *addr, socklen_t 
 
 RSOCKET_EXPORT int rbind(int socket, const struct sockaddr *addr, socklen_t length)
 {
+	UNCANCELLED;
 	struct rsocket *rs = table_get(socket);
 
 	if (!rs)
@@ -159,6 +162,7 @@ static int listen_stream(struct stream *s, int backlog)
 
 RSOCKET_EXPORT int rlisten(int socket, int backlog)
 {
+	UNCANCELLED;
 	struct rsocket *rs = table_get(socket);
 
 	if (!rs)
@@ -213,13 +217,16 @@ static int accept_stream(struct stream *listener, struct stream **stream)
 
 RSOCKET_EXPORT int raccept(int socket, struct sockaddr *addr, socklen_t *length)
 {
+	CANCELLED_ASLEEP;
 	struct rsocket *rs = table_get(socket);
 	struct stream *s = NULL;
 	int rc;
 
 	if (!rs)
 		return (int)answer(-EBADF);
+	pthread_cleanup_push(rsocket_put_cancelled, rs);
 	rc = is_stream(rs) ? accept_stream(stream_of(rs), &s) : -EOPNOTSUPP;
+	pthread_cleanup_pop(0);
 	if (!rc) {
 		copy_address(rdma_get_peer_addr(s->id), addr, length);
 		s->base.file_flags = O_RDWR;
@@ -276,18 +283,24 @@ static int connect_stream(struct stream *s, const struct sockaddr *addr, socklen
 
 RSOCKET_EXPORT int rconnect(int socket, const struct sockaddr *addr, socklen_t length)
 {
+	CANCELLED_ASLEEP;
 	struct rsocket *rs = table_get(socket);
+	int rc;
 
 	if (!rs)
 		return (int)answer(-EBADF);
 	if (!addr || length < sizeof(addr->sa_family))
 		return finish(rs, -EINVAL);
-	return finish(rs, is_stream(rs) ? connect_stream(stream_of(rs), addr, length)
-					: datagram_connect(datagram_of(rs), addr, length));
+	pthread_cleanup_push(rsocket_put_cancelled, rs);
+	rc = is_stream(rs) ? connect_stream(stream_of(rs), addr, length)
+			   : datagram_connect(datagram_of(rs), addr, length);
+	pthread_cleanup_pop(0);
+	return finish(rs, rc);
 }
 
 RSOCKET_EXPORT int rshutdown(int socket, int how)
 {
+	UNCANCELLED;
 	struct rsocket *rs = table_get(socket);
 
 	if (!rs)
@@ -321,6 +334,7 @@ static int close_other(int fd)
  */
 RSOCKET_EXPORT int rclose(int socket)
 {
+	UNCANCELLED;
 	struct rsocket *rs = table_remove(socket);
 
 	if (!rs)
@@ -343,6 +357,7 @@ static int peer_name(struct stream *s, struct sockaddr *addr, socklen_t *length)
 
 RSOCKET_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *length)
 {
+	UNCANCELLED;
 	struct rsocket *rs = table_get(socket);
 
 	if (!rs)
@@ -366,6 +381,7 @@ static int own_name(struct stream *s, struct sockaddr *addr, socklen_t *length)
 
 RSOCKET_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *length)
 {
+	UNCANCELLED;
 	struct rsocket *rs = table_get(socket);
 
 	if (!rs)
@@ -377,6 +393,7 @@ RSOCKET_EXPORT int rgetsockname(int socket, struct sockaddr *addr, socklen_t *le
 
 RSOCKET_EXPORT int rsetsockopt(int socket, int level, int name, const void *value, socklen_t length)
 {
+	UNCANCELLED;
 	struct rsocket *rs = table_get(socket);
 
 	if (!rs)
@@ -388,6 +405,7 @@ RSOCKET_EXPORT int rsetsockopt(int socket, int level, int name, const void *valu
 
 RSOCKET_EXPORT int rgetsockopt(int socket, int level, int name, void *value, socklen_t *length)
 {
+	UNCANCELLED;
 	struct rsocket *rs = table_get(socket);
 
 	if (!rs)
@@ -418,6 +436,7 @@ static int change_flags(struct rsocket *rs, int cmd, int arg)
 
 RSOCKET_EXPORT int rfcntl(int socket, int cmd, ...)
 {
+	UNCANCELLED;
 	struct rsocket *rs = table_get(socket);
 	va_list args;
 	int arg;

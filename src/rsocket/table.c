@@ -89,6 +89,11 @@ void rsocket_put(struct rsocket *rs)
 		rs->destroy(rs);
 }
 
+void rsocket_put_cancelled(void *rs)
+{
+	rsocket_put(rs);
+}
+
 void table_before_fork(void) ACQUIRES(&lock)
 {
 	lock_acquire(&lock);

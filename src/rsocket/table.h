@@ -45,6 +45,9 @@ struct rsocket *table_remove(int fd);
 /* Drops a reference; the last one destroys the rsocket. */
 void rsocket_put(struct rsocket *rs);
 
+/* rsocket_put as a handler for pthread_cleanup_push. */
+void rsocket_put_cancelled(void *rs);
+
 /*
  * Around a fork. The child has none of the rsockets, but remembers their numbers;
  * table_take_inherited returns true once for each.

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -92,6 +93,43 @@ void wait_kick(struct list *waiters)
 			eventfd_write(fd, 1);
 	}
 	errno = error;
+}
+
+/* CANCELLED_ASLEEP, and the program has not disabled cancellation. */
+static __thread bool is_cancellable;
+
+enum { WAS_DISABLED = 1, WAS_CANCELLABLE = 2 };
+
+int wait_call_begin(void)
+{
+	int state, before;
+
+	pthread_testcancel();
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+	before = (state == PTHREAD_CANCEL_DISABLE ? WAS_DISABLED : 0) |
+		 (is_cancellable ? WAS_CANCELLABLE : 0);
+	if (state == PTHREAD_CANCEL_ENABLE)
+		is_cancellable = true;
+	return before;
+}
+
+void wait_call_end(const int *before)
+{
+	is_cancellable = *before & WAS_CANCELLABLE;
+	if (!(*before & WAS_DISABLED))
+		pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+}
+
+int wait_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
+{
+	int rc;
+
+	if (!is_cancellable)
+		return poll(fds, count, timeout_ms);
+	pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL);
+	rc = poll(fds, count, timeout_ms);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL);
+	return rc;
 }
 
 void wait_forget(void)

@@ -14,6 +14,7 @@
 #ifndef RSOCKET_WAIT_H
 #define RSOCKET_WAIT_H
 
+#include <poll.h>
 #include <stdint.h>
 
 #include "base/list.h"
@@ -44,6 +45,22 @@ int wait_left_ms(int fd, uint64_t deadline_ns);
 void wait_join(struct list *waiters, struct waiter *waiter, int fd);
 void wait_leave(struct waiter *waiter);
 void wait_kick(struct list *waiters);
+
+/*
+ * Cancellation: a call that sleeps is a cancellation point where it begins, and in wait_poll, where
+ * its handlers (pthread_cleanup_push) leave the list of waiters and drop its references. Elsewhere
+ * it holds locks. All other calls are UNCANCELLED, and do not sleep cancelled either.
+ */
+int wait_call_begin(void);
+void wait_call_end(const int *before);
+
+/* From this declaration to the end of its block. */
+#define CANCELLED_ASLEEP                                                                           \
+	__attribute__((cleanup(wait_call_end), unused)) const int cancelled_asleep =               \
+		wait_call_begin()
+
+/* poll(2), in which the thread is cancelled if the program lets it be within CANCELLED_ASLEEP. */
+int wait_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
 
 /* In the child of a fork: forgets the eventfds, which are the parent's. */
 void wait_forget(void);
