@@ -349,10 +349,16 @@ RSOCKET_EXPORT int rclose(int socket)
 
 static int peer_name(struct stream *s, struct sockaddr *addr, socklen_t *length)
 {
-	if (s->phase < STREAM_CONNECTING || s->phase == STREAM_FAILED)
-		return -ENOTCONN;
-	copy_address(rdma_get_peer_addr(s->id), addr, length);
-	return 0;
+	int rc;
+
+	lock_acquire(&s->lock);
+	if (stream_is_connecting(s))
+		stream_progress(s); /* a program may ask nothing else until it is connected */
+	rc = s->phase <= STREAM_CONNECTING || s->phase == STREAM_FAILED ? -ENOTCONN : 0;
+	if (!rc)
+		copy_address(rdma_get_peer_addr(s->id), addr, length);
+	lock_release(&s->lock);
+	return rc;
 }
 
 RSOCKET_EXPORT int rgetpeername(int socket, struct sockaddr *addr, socklen_t *length)

@@ -125,6 +125,35 @@ static void without_a_backlog(void **state)
 	rclose(listener);
 }
 
+static void expect_peer(int fd, int error)
+{
+	struct sockaddr_in peer;
+	socklen_t length = sizeof(peer);
+
+	assert_int_equal(rgetpeername(fd, (struct sockaddr *)&peer, &length), error ? -1 : 0);
+	if (error)
+		assert_int_equal(errno, error);
+}
+
+/* Programs ask for the peer's name to learn whether a connection has been made. */
+static void unnamed_until_accepted(void **state)
+{
+	struct sockaddr_in addr;
+	socklen_t length = sizeof(addr);
+	int listener = make_listener(&addr), client = start_connecting(&addr), accepted;
+
+	wait_for_request(listener, client);
+	expect_peer(client, ENOTCONN);
+	accepted = accept_one(listener, client);
+	expect_peer(accepted, 0);
+	/* without any other call */
+	for (int i = 0; i < LONG_MS && rgetpeername(client, (struct sockaddr *)&addr, &length); i++)
+		usleep(1000);
+	expect_peer(client, 0);
+	close_both(client, accepted);
+	rclose(listener);
+}
+
 static int64_t cpu_ms(void)
 {
 	struct timespec used;
@@ -279,6 +308,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(client_gives_up),
 		cmocka_unit_test(without_a_backlog),
+		cmocka_unit_test(unnamed_until_accepted),
 		cmocka_unit_test(polled_for_others),
 		cmocka_unit_test(accepted_beside_a_sleeper),
 		cmocka_unit_test(client_ends_before_it_confirms),
