@@ -181,6 +181,7 @@ VERBS_EXPORT int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int a
 	if (!live_object_exists(&qp_of(qp)->live, &qp->handle))
 		return error_unknown_object("ibv_query_qp");
 	qp_query(qp_real(qp), attr, init_attr);
+	init_attr->qp_context = qp->qp_context; /* a handle of ibv_open_qp has its own */
 	if (context_of(qp->context)->infiniband)
 		attr->ah_attr = qp_real(qp)->asked_av;
 	qp->state = attr->qp_state;

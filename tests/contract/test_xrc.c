@@ -473,8 +473,8 @@ static void rule_09_xrc_open_qp(struct pair *pair)
 	handle = open_qp(side->context, target.xrc->xrcd, b->qpn[0]);
 	REQUIRE(handle, "ibv_open_qp: %s", strerror(errno));
 	REQUIRE(ibv_query_qp(handle, &attr, IBV_QP_STATE, &init) == 0 &&
-			attr.qp_state == IBV_QPS_RTS,
-		"its state");
+			attr.qp_state == IBV_QPS_RTS && init.qp_context == handle->qp_context,
+		"its state and context");
 	REQUIRE(ibv_destroy_qp(first) == 0, "ibv_destroy_qp");
 	post_to(b, &target, 0, RECEIVE(.wr_id = 50, .length = 64));
 	post_send(a, 0, SEND(.wr_id = 1, .length = 64, .srqn = target.srqn[0]));
