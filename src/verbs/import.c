@@ -177,10 +177,17 @@ VERBS_EXPORT void ibv_unimport_dm(struct ibv_dm *dm)
 	struct context *context;
 	uint32_t handle;
 
-	if (!live_object_remove(&dm_of(dm)->live, &dm->handle)) {
+	if (!live_object_exists(&dm_of(dm)->live, &dm->handle)) {
 		error_unknown_object("ibv_unimport_dm");
 		return;
 	}
+	if (!dm_of(dm)->imported && !dm_of(dm)->home) {
+		error_report(EINVAL, CAUSE_WRONG_TYPE, "device memory %u was not imported",
+			     dm->handle);
+		return;
+	}
+	if (!live_object_remove(&dm_of(dm)->live, NULL))
+		return;
 	context = context_of(dm->context);
 	handle = dm->handle;
 	context_leave(context, &dm_of(dm)->live, handle, dm_destroy(dm_of(dm)));

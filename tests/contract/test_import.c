@@ -124,6 +124,7 @@ static void rule_09_import_dm(struct pair *pair)
 	mr = ibv_reg_dm_mr(pd, imported, 0, 4096, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ZERO_BASED);
 	REQUIRE(mr && ibv_dereg_mr(mr) == 0, "a region of it: %s", strerror(errno));
 	ibv_unimport_dm(imported);
+	ibv_unimport_dm(dm); /* was not imported, and stays */
 	REQUIRE(ibv_free_dm(dm) == 0, "ibv_free_dm");
 	REQUIRE(ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0, "closing");
 }
