@@ -54,4 +54,7 @@ void pair_connect(struct pair *p);
 /* Destroys all, QPs too. */
 void pair_close(struct pair *p);
 
+/* The library's watching thread; 0: there is none. */
+pid_t pairs_watching_thread(void);
+
 #endif

@@ -7,7 +7,6 @@
 #include "pairs.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -508,29 +507,6 @@ static void test_a_call_gives_up(void **state)
 	worker_end(&w);
 }
 
-/* The library's watching thread. */
-static pid_t watching_thread(void)
-{
-	DIR *tasks = opendir("/proc/self/task");
-	struct dirent *task;
-	pid_t found = 0;
-
-	CHECK(tasks);
-	while (!found && (task = readdir(tasks))) {
-		char path[300], name[32] = "";
-		FILE *comm;
-
-		snprintf(path, sizeof(path), "/proc/self/task/%s/comm", task->d_name);
-		comm = fopen(path, "r");
-		if (comm && fgets(name, sizeof(name), comm) && !strcmp(name, "verbatim-cm\n"))
-			found = atoi(task->d_name);
-		if (comm)
-			fclose(comm);
-	}
-	closedir(tasks);
-	return found;
-}
-
 /* A process that stops a thread of the test's. */
 static void stop_thread(int fd)
 {
@@ -559,7 +535,7 @@ static void test_an_end_that_was_seen_late_is_not_the_last(void **state)
 
 	worker_start(&stopper, stop_thread);
 	prctl(PR_SET_PTRACER, stopper.pid);
-	CHECK((channel = rdma_create_event_channel()) && (watching = watching_thread()));
+	CHECK((channel = rdma_create_event_channel()) && (watching = pairs_watching_thread()));
 	usleep(50000);
 
 	say(stopper.fd, (uint64_t)watching);

@@ -14,6 +14,7 @@
 #include <rdma/rdma_cma.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -83,6 +84,23 @@ static void test_one_call_fails(void **state)
 	end_connected(&p);
 }
 
+/* The library's thread waits for the end of verbatimd, in poll(2). */
+static bool is_watching(void)
+{
+	pid_t thread = pairs_watching_thread();
+	long number = -1;
+	char path[64];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "/proc/self/task/%d/syscall", (int)thread);
+	file = thread ? fopen(path, "re") : NULL;
+	if (file && fscanf(file, "%ld", &number) != 1)
+		number = -1;
+	if (file)
+		fclose(file);
+	return number >= 0 && number != SYS_futex;
+}
+
 /* An identifier that could not be destroyed is, before the next request: its port is free. */
 static void test_destroyed_all_the_same(void **state)
 {
@@ -92,6 +110,9 @@ static void test_destroyed_all_the_same(void **state)
 
 	CHECK(channel);
 	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
+	/* which, when it begins, destroys what could not be destroyed, too */
+	for (int64_t end = now_ms() + PATIENCE_MS; !is_watching(); usleep(1000))
+		CHECK(now_ms() < end);
 	for (int i = 0; i < 3; i++) {
 		CHECK(!rdma_bind_addr(id, (struct sockaddr *)&at) && !rdma_listen(id, 1));
 		at.sin_port = rdma_get_src_port(id);
@@ -231,6 +252,7 @@ static void test_no_process_for_a_while(void **state)
 	CHECK(!rdma_create_id(channel, &id, NULL, RDMA_PS_TCP));
 	CHECK(!rdma_resolve_addr(id, NULL, (struct sockaddr *)&to, 1000));
 	CHECK(has_event(channel, PATIENCE_MS));
+	wait_for_the_last_daemon();
 	daemon = daemon_pid();
 	has_no_process = true;
 	CHECK(daemon > 0 && !kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
@@ -254,14 +276,16 @@ static void test_destroyed_meanwhile(void **state)
 	struct rdma_event_channel *channel = rdma_create_event_channel();
 	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
 	struct rdma_cm_id *ids[100];
-	pid_t daemon = daemon_pid();
 	unsigned before;
+	pid_t daemon;
 
 	/* Half of them have a channel of their own. */
 	for (int i = 0; i < 100; i++)
 		CHECK(!rdma_create_id(i % 2 ? NULL : channel, &ids[i], NULL, RDMA_PS_TCP));
 	CHECK(!rdma_bind_addr(ids[0], (struct sockaddr *)&at) && !rdma_listen(ids[0], 1));
 	at.sin_port = rdma_get_src_port(ids[0]);
+	wait_for_the_last_daemon();
+	daemon = daemon_pid();
 	tries = 0;
 	has_no_process = true;
 	CHECK(daemon > 0 && !kill(daemon, SIGKILL) && wait_for_end(daemon, PATIENCE_MS));
