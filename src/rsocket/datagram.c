@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <rdma/rsocket.h>
 #include <stdlib.h>
 #include <string.h>
@@ -154,34 +153,10 @@ void datagram_disarm(struct datagram *d)
 	wait_kick(&d->waiters);
 }
 
-struct sleeper {
-	struct datagram *d;
-	struct waiter waiter;
-};
-
-static void leave_cancelled(void *arg)
-{
-	struct sleeper *sleeper = arg;
-
-	lock_acquire(&sleeper->d->lock);
-	wait_leave(&sleeper->waiter);
-	lock_release(&sleeper->d->lock);
-}
-
-static int sleep_on(struct sleeper *sleeper, struct pollfd fds[2], int timeout_ms)
-{
-	int woken;
-
-	pthread_cleanup_push(leave_cancelled, sleeper);
-	woken = wait_poll(fds, 2, timeout_ms);
-	pthread_cleanup_pop(0);
-	return woken;
-}
-
 static int sleep_once(struct datagram *d, bool (*ready)(struct datagram *d), int self,
 		      uint64_t deadline_ns, bool *over) EXCLUDES(d->lock)
 {
-	struct sleeper sleeper = { .d = d };
+	struct waiter waiter;
 	struct pollfd fds[2];
 	int woken, timeout_ms, rc = 0;
 
@@ -192,7 +167,7 @@ static int sleep_once(struct datagram *d, bool (*ready)(struct datagram *d), int
 		rc = -EBADF;
 	*over = rc || ready(d);
 	if (!*over)
-		wait_join(&d->waiters, &sleeper.waiter, self); /* WAIT */
+		wait_join(&d->waiters, &waiter, self); /* WAIT */
 	lock_release(&d->lock);
 	if (*over)
 		return rc;
@@ -200,13 +175,13 @@ static int sleep_once(struct datagram *d, bool (*ready)(struct datagram *d), int
 	if (!timeout_ms)
 		rc = -EAGAIN;
 	fds[1] = (struct pollfd){ .fd = self, .events = POLLIN };
-	woken = rc ? 0 : sleep_on(&sleeper, fds, timeout_ms);
+	woken = rc ? 0 : wait_poll_joined(&waiter, &d->lock, fds, 2, timeout_ms);
 	if (woken < 0)
 		rc = -errno;
 	if (woken > 0 && fds[1].revents)
 		wait_clear(self);
 	lock_acquire(&d->lock);
-	wait_leave(&sleeper.waiter);
+	wait_leave(&waiter);
 	if (woken > 0 && fds[0].revents) /* a thread that another has kicked kicks nobody */
 		datagram_disarm(d);
 	if (d->base.closed)

@@ -2,7 +2,6 @@
 #include "rsocket/stream_progress.h"
 
 #include <errno.h>
-#include <pthread.h>
 
 #include "base/clock.h"
 #include "rsocket/config.h"
@@ -88,36 +87,12 @@ static bool is_readable(const struct pollfd *fds, int count)
 	return false;
 }
 
-struct sleeper {
-	struct stream *s;
-	struct waiter waiter;
-};
-
-static void leave_cancelled(void *arg)
-{
-	struct sleeper *sleeper = arg;
-
-	lock_acquire(&sleeper->s->lock);
-	wait_leave(&sleeper->waiter);
-	lock_release(&sleeper->s->lock);
-}
-
-static int sleep_on(struct sleeper *sleeper, struct pollfd *fds, int count, int timeout_ms)
-{
-	int woken;
-
-	pthread_cleanup_push(leave_cancelled, sleeper);
-	woken = wait_poll(fds, (nfds_t)count, timeout_ms);
-	pthread_cleanup_pop(0);
-	return woken;
-}
-
 /* Sleeps once, unless ready() or closed. True: the wait is over, with `rc`. */
 static bool sleep_once(struct stream *s, bool (*ready)(struct stream *s), int self, int timeout_ms,
 		       int *rc) EXCLUDES(s->lock)
 {
 	struct pollfd fds[3];
-	struct sleeper sleeper = { .s = s };
+	struct waiter waiter;
 	int count, woken;
 	bool over;
 
@@ -126,18 +101,18 @@ static bool sleep_once(struct stream *s, bool (*ready)(struct stream *s), int se
 	stream_progress(s); /* after arming, because earlier completions raise no event */
 	over = is_over(s, ready, rc);
 	if (!over)
-		wait_join(&s->waiters, &sleeper.waiter, self); /* WAIT */
+		wait_join(&s->waiters, &waiter, self); /* WAIT */
 	lock_release(&s->lock);
 	if (over)
 		return true;
 	fds[count++] = (struct pollfd){ .fd = self, .events = POLLIN };
-	woken = sleep_on(&sleeper, fds, count, timeout_ms);
+	woken = wait_poll_joined(&waiter, &s->lock, fds, (nfds_t)count, timeout_ms);
 	if (woken < 0)
 		*rc = -errno;
 	if (woken > 0 && fds[count - 1].revents)
 		wait_clear(self);
 	lock_acquire(&s->lock);
-	wait_leave(&sleeper.waiter);
+	wait_leave(&waiter);
 	if (woken > 0 && is_readable(fds, count - 1))
 		stream_disarm(s);
 	lock_release(&s->lock);

@@ -132,6 +132,32 @@ int wait_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 	return rc;
 }
 
+struct joined {
+	struct waiter *waiter;
+	struct lock *lock;
+};
+
+static void leave_cancelled(void *arg)
+{
+	struct joined *joined = arg;
+
+	lock_acquire(joined->lock);
+	wait_leave(joined->waiter);
+	lock_release(joined->lock);
+}
+
+int wait_poll_joined(struct waiter *waiter, struct lock *lock, struct pollfd *fds, nfds_t count,
+		     int timeout_ms)
+{
+	struct joined joined = { waiter, lock };
+	int woken;
+
+	pthread_cleanup_push(leave_cancelled, &joined);
+	woken = wait_poll(fds, count, timeout_ms);
+	pthread_cleanup_pop(0);
+	return woken;
+}
+
 void wait_forget(void)
 {
 	atomic_fetch_add(&generation, 1);

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/lock.h"
 
 struct waiter {
 	struct list link;
@@ -61,6 +62,9 @@ void wait_call_end(const int *before);
 
 /* poll(2), in which the thread is cancelled if the program lets it be within CANCELLED_ASLEEP. */
 int wait_poll(struct pollfd *fds, nfds_t count, int timeout_ms);
+/* The same after wait_join. A thread that is cancelled leaves the list, which `lock` guards. */
+int wait_poll_joined(struct waiter *waiter, struct lock *lock, struct pollfd *fds, nfds_t count,
+		     int timeout_ms);
 
 /* In the child of a fork: forgets the eventfds, which are the parent's. */
 void wait_forget(void);
