@@ -220,6 +220,8 @@ static struct link *take_over(struct ctl_peer_info *info, enum void_answer *why)
 		*why = liveness_is_dead(link->peer) ? OF_DEAD : OF_LEFT;
 		link_close(link);
 		link = take_quicker(info);
+		if (link)
+			*why = NOT_VOID;
 	}
 	peer_link_close_info(info);
 	return link;
@@ -617,8 +619,6 @@ void peers_on_link(struct ctl_peer_info *info)
 	if (link && is_dead(link)) {
 		defer_dead(link);
 		why = OF_DEAD;
-	} else if (link) {
-		why = NOT_VOID;
 	}
 	/* Without a link, for want of memory, the next question would have the same answer at once.
 	 */
