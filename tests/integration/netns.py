@@ -100,11 +100,15 @@ class Cable:
     cable, and a TCP connection through the same queue waits for seconds, backs off, and may not get
     through before they end.
 
+    `delay_us`: a long cable; each frame takes so long, one way, whatever the kernel has (netem need not be
+    there).
+
     The hosts' names begin with `name`. No cable of another worker has them, as closing a host ends all
     processes of its name.
     """
 
-    def __init__(self, mtu=1500, segment=True, name='net', cards=False, merge=True, **options):
+    def __init__(self, mtu=1500, segment=True, name='net', cards=False, merge=True, delay_us=0,
+                 **options):
         self.mtu = mtu
         name = f'{name}-{os.getpid()}-{next(counter)}'
         self._holders = []
@@ -120,6 +124,8 @@ class Cable:
             self.hosts = (self.a, self.b)
             if cards:
                 self._join_cards(merge)
+            elif delay_us:
+                self._join_afar(delay_us)
             else:
                 self._join(segment)
             self._set_up()
@@ -145,11 +151,23 @@ class Cable:
             for host in self.hosts:
                 host.command('ethtool', '-K', INTERFACE, 'tx-udp-segmentation', 'off')
 
-    def _join_cards(self, merge):
-        middle = self._host('', 3, {})
-        for name, host in zip(('enda', 'endb'), self.hosts):
+    def _to_middle(self):
+        """The third namespace, and (end in it, host) of two more pairs."""
+        middle, ends = self._host('', 3, {}), list(zip(('enda', 'endb'), self.hosts))
+        for name, host in ends:
             host.ip('link', 'add', INTERFACE, 'mtu', self.mtu, 'type', 'veth',
                     'peer', 'name', name, 'mtu', self.mtu, 'netns', middle.anchor)
+        return middle, ends
+
+    def _join_afar(self, delay_us):
+        middle, ends = self._to_middle()
+        for name, _ in ends:
+            middle.ip('link', 'set', name, 'promisc', 'on', 'up')
+        self._holders.append(hold(*middle.prefix, program=(CARRIER, 'enda', 'endb', delay_us)))
+
+    def _join_cards(self, merge):
+        middle, ends = self._to_middle()
+        for name, host in ends:
             # Frames leave as they would on a wire: each packet by itself, with its checksums.
             host.command('ethtool', '-K', INTERFACE, 'tx', 'off', 'tx-udp-segmentation', 'off',
                          'gro', 'on' if merge else 'off')
