@@ -211,7 +211,8 @@ static void connect_qp(unsigned peer)
 		.sq_psn = PSN,
 		.min_rnr_timer = 1,
 		.rnr_retry = 7,
-		.timeout = 20,
+		/* 17 s: who looks at the clock sees whether a request waited for it */
+		.timeout = 22,
 		.retry_cnt = 7,
 		.ah_attr = { .is_global = 1,
 			     .port_num = 1,
