@@ -48,6 +48,10 @@ static void send_plain(struct connection *c, enum ibcm_type type)
 	c->env->send(c, &m);
 }
 
+/*
+ * In answer to a repeated message alone, as in Linux. An end that has an MRA repeats nothing for
+ * more than a minute: it would wait that long after an RTU or a REJ that is lost.
+ */
 static void send_mra(struct connection *c, enum ibcm_subject subject)
 {
 	struct ibcm_message m = make(c, IBCM_MRA);
@@ -144,7 +148,6 @@ void connection_on_request(struct connection *c, const struct ibcm_message *requ
 		return;
 	}
 	c->state = CONNECTION_REQ_RCVD;
-	send_mra(c, IBCM_ABOUT_REQ);
 }
 
 static void fill_answer(struct connection *c, enum ibcm_type type,
@@ -331,7 +334,6 @@ static void on_rep(struct connection *c, const struct ibcm_message *m)
 		c->deadline_ns = 0;
 		c->remote_id = m->local_id;
 		c->remote_qpn = rep.qpn;
-		send_mra(c, IBCM_ABOUT_REP);
 		raise(c, CONNECTION_ON_RESPONSE, &rep);
 		break;
 	case CONNECTION_REP_RCVD:
@@ -519,7 +521,7 @@ void connection_resend(struct connection *c)
 			c->env->send(c, &c->sent);
 		break;
 	case CONNECTION_ESTABLISHED:
-		/* The peer got an MRA, and does not repeat its REP for more than a minute. */
+		/* A peer that got an MRA does not repeat its REP for more than a minute. */
 		if (c->is_active)
 			send_plain(c, IBCM_RTU);
 		break;

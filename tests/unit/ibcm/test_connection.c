@@ -171,14 +171,16 @@ static void test_repeats_what_was_lost(void **state)
 	lose(&p.a);
 	pass(&p.a, 5 * S);
 	carry(&p.a, &p.b);
+	pass(&p.a, 5 * S);
+	carry(&p.a, &p.b); /* a REQ that was seen before */
+	assert_int_equal(p.b.out[0].type, IBCM_MRA);
 	lose(&p.b); /* the MRA */
 	pass(&p.a, 5 * S);
-	carry_all(&p); /* a REQ that was seen before: the MRA again */
+	carry_all(&p); /* the MRA again */
 	connection_accept(&p.b.c, &rep, now_ns);
 	lose(&p.b);
 	pass(&p.b, 5 * S);
 	carry(&p.b, &p.a);
-	lose(&p.a); /* the MRA of the REP */
 	connection_ready(&p.a.c);
 	lose(&p.a); /* the RTU */
 	pass(&p.b, 5 * S);
@@ -195,6 +197,33 @@ static void test_repeats_what_was_lost(void **state)
 	pass(&p.a, 5 * S - 1);
 	carry_all(&p);
 	assert_int_equal(p.a.c.state, CONNECTION_TIMEWAIT);
+}
+
+/* What is lost costs one CM response time-out, though nothing else was lost. */
+static void test_one_loss_costs_seconds(void **state)
+{
+	struct ibcm_message rep = { .qpn = 200 }, no = { .reason = IBCM_REASON_CONSUMER };
+	struct pair p;
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	carry_all(&p);
+	assert_int_equal(connection_accept(&p.b.c, &rep, now_ns), 0);
+	carry_all(&p);
+	assert_int_equal(connection_ready(&p.a.c), 0);
+	lose(&p.a); /* the RTU */
+	pass(&p.b, 5 * S);
+	carry_all(&p);
+	assert_int_equal(p.b.c.state, CONNECTION_ESTABLISHED);
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	carry_all(&p);
+	assert_int_equal(connection_reject(&p.b.c, &no), 0);
+	lose(&p.b); /* the REJ */
+	pass(&p.a, 5 * S);
+	assert_int_equal(p.a.out_count, 1);
+	assert_int_equal(p.a.out[0].type, IBCM_REQ);
 }
 
 static void test_gives_up(void **state)
@@ -222,9 +251,30 @@ static void test_a_slow_user_is_waited_for(void **state)
 	init(&p);
 	connect_a(&p, IBCM_REQ);
 	carry_all(&p);
+	pass(&p.a, 5 * S);
+	carry_all(&p);
 	assert_true(p.a.c.deadline_ns > now_ns + 60 * S);
 	pass(&p.a, 60 * S);
-	assert_int_equal(p.a.sent, 1);
+	assert_int_equal(p.a.sent, 2);
+}
+
+/* The same of the active end, between REP and RTU. */
+static void test_a_slow_active_user_is_waited_for(void **state)
+{
+	struct ibcm_message rep = { .qpn = 200 };
+	struct pair p;
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	carry_all(&p);
+	assert_int_equal(connection_accept(&p.b.c, &rep, now_ns), 0);
+	carry_all(&p);
+	pass(&p.b, 5 * S);
+	carry_all(&p);
+	assert_true(p.b.c.deadline_ns > now_ns + 60 * S);
+	pass(&p.b, 60 * S);
+	assert_int_equal(p.b.sent, 2);
+	assert_int_equal(p.a.event_count, 1);
 }
 
 /* Time-outs of a peer are up to 2.4 hours; the repetition comes sooner. */
@@ -237,11 +287,13 @@ static void test_not_for_hours(void **state)
 	connect_a(&p, IBCM_REQ);
 	p.a.out[0].local_timeout = 31;
 	carry(&p.a, &p.b);
+	pass(&p.a, 5 * S);
+	carry(&p.a, &p.b);
 	p.b.out[0].service_timeout = 31;
 	late = p.b.out[0];
 	carry(&p.b, &p.a);
 	pass(&p.a, CONNECTION_DELAY_NS_MAX);
-	assert_int_equal(p.a.sent, 2);
+	assert_int_equal(p.a.sent, 3);
 	assert_int_equal(connection_accept(&p.b.c, &rep, now_ns), 0);
 	for (unsigned i = 1; i < 3; i++) {
 		pass(&p.b, CONNECTION_DELAY_NS_MAX);
@@ -515,8 +567,10 @@ int main(void)
 		cmocka_unit_test(test_connects_and_disconnects),
 		cmocka_unit_test(test_both_disconnect_at_once),
 		cmocka_unit_test(test_repeats_what_was_lost),
+		cmocka_unit_test(test_one_loss_costs_seconds),
 		cmocka_unit_test(test_gives_up),
 		cmocka_unit_test(test_a_slow_user_is_waited_for),
+		cmocka_unit_test(test_a_slow_active_user_is_waited_for),
 		cmocka_unit_test(test_not_for_hours),
 		cmocka_unit_test(test_reject),
 		cmocka_unit_test(test_refused_by_nobody),

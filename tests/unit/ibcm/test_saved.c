@@ -195,8 +195,8 @@ static void messages_name_their_own_connection(void **state)
 }
 
 /*
- * The other end may not have got the RTU, and does not repeat its REP soon, because it has an MRA.
- * Only the active end repeats the RTU.
+ * The other end may not have got the RTU, and does not repeat its REP soon if it has an MRA. Only
+ * the active end repeats the RTU.
  */
 static void an_rtu_is_said_again(void **state)
 {
