@@ -14,20 +14,23 @@
 /*
  * Where a member of struct ibcm_message lies: the byte of the IBA's tables, after the MAD header;
  * how many bits of that byte come before it; and its width. A member of more than 8 bytes is an
- * array. A field without a member always has the same value.
+ * array. A member may have several fields, each with a part of its bits. A field without a member
+ * always has the same value.
  */
 struct field {
 	uint8_t at, skip;
 	uint16_t bits;
 	uint16_t offset, size; /* of the member; size 0: none */
 	uint16_t constant;
+	uint8_t shift; /* how many bits of the member are right of the field's */
 };
 
 /* clang-format off */
-#define FIELD(member, at, skip, bits)                                                              \
+#define PART(member, shift, at, skip, bits)                                                        \
 	{ at, skip, bits, offsetof(struct ibcm_message, member),                                   \
-	  sizeof(((struct ibcm_message *)NULL)->member), 0 }
-#define CONSTANT(value, at, skip, bits) { at, skip, bits, 0, 0, value }
+	  sizeof(((struct ibcm_message *)NULL)->member), 0, shift }
+#define FIELD(member, at, skip, bits) PART(member, 0, at, skip, bits)
+#define CONSTANT(value, at, skip, bits) { at, skip, bits, 0, 0, value, 0 }
 #define END { 0 }
 #define IDS FIELD(local_id, 0, 0, 32), FIELD(remote_id, 4, 0, 32)
 
@@ -63,9 +66,9 @@ static const struct field rej[] = {
 static const struct field rep[] = {
 	IDS,
 	FIELD(qkey, 8, 0, 32),
-	FIELD(qpn, 12, 0, 24),
-	FIELD(eecn, 16, 0, 24),
-	FIELD(psn, 20, 0, 24),
+	FIELD(qpn, 12, 0, 24), PART(ece_vendor, 16, 15, 0, 8),
+	FIELD(eecn, 16, 0, 24), PART(ece_vendor, 8, 19, 0, 8),
+	FIELD(psn, 20, 0, 24), PART(ece_vendor, 0, 23, 0, 8),
 	FIELD(responder_resources, 24, 0, 8), FIELD(initiator_depth, 25, 0, 8),
 	FIELD(ack_timeout, 26, 0, 5), FIELD(flow_control, 26, 7, 1),
 	FIELD(rnr_retry_count, 27, 0, 3), FIELD(has_srq, 27, 3, 1),
@@ -172,10 +175,11 @@ static void encode(const struct field *f, const struct ibcm_message *m, uint8_t 
 			memcpy(body + f->at, member, f->size);
 		else
 			put(body + f->at, f->skip, f->bits,
-			    f->size ? load(member, f->size) : f->constant);
+			    f->size ? load(member, f->size) >> f->shift : f->constant);
 	}
 }
 
+/* *m has zeros there. */
 static void decode(const struct field *f, const uint8_t *body, struct ibcm_message *m)
 {
 	for (; f->bits; f++) {
@@ -184,7 +188,9 @@ static void decode(const struct field *f, const uint8_t *body, struct ibcm_messa
 		if (f->size > sizeof(uint64_t))
 			memcpy(member, body + f->at, f->size);
 		else if (f->size)
-			store(member, f->size, get(body + f->at, f->skip, f->bits));
+			store(member, f->size,
+			      load(member, f->size) | get(body + f->at, f->skip, f->bits)
+							      << f->shift);
 	}
 }
 

@@ -98,18 +98,30 @@ static void test_fields_of_a_req(void **state)
 	}
 }
 
-/* IBA 12.6.8: the QP's number and XRC's, each in its place. */
+/* IBA 12.6.8: the QP's number and XRC's, each in its place; the vendor of ECE options in three. */
 static void test_numbers_of_a_rep(void **state)
 {
-	struct ibcm_message m = { .type = IBCM_REP, .qpn = 0x313233, .eecn = 0x414243 }, out;
+	struct ibcm_message m = {
+		.type = IBCM_REP,
+		.qpn = 0x313233,
+		.eecn = 0x414243,
+		.psn = 0x515253,
+		.ece_vendor = 0x616263,
+		.ece_options = 0x71727374,
+	};
+	struct ibcm_message out;
 	uint8_t mad[MAD_BYTES];
 
 	mad_encode(&m, mad);
-	assert_memory_equal(mad + BODY + 12, "\x31\x32\x33", 3);
-	assert_memory_equal(mad + BODY + 16, "\x41\x42\x43", 3);
+	assert_memory_equal(mad + BODY + 12, "\x31\x32\x33\x61", 4);
+	assert_memory_equal(mad + BODY + 16, "\x41\x42\x43\x62", 4);
+	assert_memory_equal(mad + BODY + 20, "\x51\x52\x53\x63", 4);
 	assert_true(mad_decode(mad, sizeof(mad), &out));
 	assert_int_equal(out.qpn, m.qpn);
 	assert_int_equal(out.eecn, m.eecn);
+	assert_int_equal(out.psn, m.psn);
+	assert_int_equal(out.ece_vendor, m.ece_vendor);
+	assert_int_equal(out.ece_options, m.ece_options);
 }
 
 /* Encoding drops fields that a type does not have: a second round gives the same message. */
