@@ -228,8 +228,8 @@ int id_adopt(const struct id *listener, const struct ctl_cm_event *event, struct
 	id->local = event->local;
 	id->remote = event->remote;
 	id->state = ID_CONNECTING;
-	id->tos = listener->tos;
-	id->ack_timeout = listener->ack_timeout;
+	/* The end that connects chooses for both, as in Linux. */
+	id->tos = event->end.traffic_class ? event->end.traffic_class : listener->tos;
 	rc = id_set_device(id);
 	if (rc) {
 		release(id);

@@ -91,12 +91,19 @@ static int init_rtr(struct id *id, struct ibv_qp_attr *attr, int *mask)
 	return rc;
 }
 
+/* The program's choice, else the request's. */
+static uint8_t ack_timeout(const struct id *id)
+{
+	return !id->ack_timeout && id->peer.ack_timeout ? id->peer.ack_timeout
+							: qp_attr_ack_timeout(id);
+}
+
 static void init_rts(const struct id *id, struct ibv_qp_attr *attr, int *mask)
 {
 	attr->sq_psn = id->peer.psn;
 	*mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
 	if (is_rc(id)) {
-		attr->timeout = id->peer.ack_timeout ? id->peer.ack_timeout : ACK_TIMEOUT;
+		attr->timeout = ack_timeout(id);
 		attr->retry_cnt = id->retry_count;
 		attr->rnr_retry = id->rnr_retry_count;
 		attr->max_rd_atomic = id->initiator_depth;

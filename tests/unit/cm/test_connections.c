@@ -428,8 +428,32 @@ static void test_options_reach_the_qp(void **state)
 	CHECK(attr.ah_attr.is_global && attr.ah_attr.grh.traffic_class == tos);
 	CHECK(attr.timeout == ack_timeout && attr.retry_cnt == 7 && attr.rnr_retry == 7);
 	CHECK(attributes_of(p.child).timeout == ack_timeout);
+	CHECK(attributes_of(p.child).ah_attr.grh.traffic_class == tos);
 	CHECK(attr.dest_qp_num == p.child->qp->qp_num);
 	CHECK(attributes_of(p.child).dest_qp_num == p.id->qp->qp_num);
+	pair_close(&p);
+}
+
+/* Both options of the end that accepts go before what the request says. */
+static void test_options_of_the_passive_end(void **state)
+{
+	uint8_t tos = 0x28, ack_timeout = 9;
+	struct pair p;
+
+	pair_open(&p, RDMA_PS_TCP);
+	pair_make_qp(p.id);
+	CHECK(!rdma_connect(p.id, NULL));
+	CHECK(!rdma_ack_cm_event(pair_take_request(&p)));
+	CHECK(!rdma_set_option(p.child, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &tos, 1));
+	CHECK(!rdma_set_option(p.child, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &ack_timeout,
+			       1));
+	pair_make_qp(p.child);
+	CHECK(!rdma_accept(p.child, NULL));
+	expect_event(p.active, RDMA_CM_EVENT_ESTABLISHED);
+	expect_event(p.passive, RDMA_CM_EVENT_ESTABLISHED);
+	CHECK(attributes_of(p.child).timeout == ack_timeout);
+	CHECK(attributes_of(p.child).ah_attr.grh.traffic_class == tos);
+	CHECK(attributes_of(p.id).timeout != ack_timeout);
 	pair_close(&p);
 }
 
@@ -595,6 +619,7 @@ int main(void)
 		cmocka_unit_test(test_external_qps),
 		cmocka_unit_test(test_data_before_it_is_established),
 		cmocka_unit_test(test_options_reach_the_qp),
+		cmocka_unit_test(test_options_of_the_passive_end),
 		cmocka_unit_test(test_shared_receive_queue),
 		cmocka_unit_test(test_smaller_qp),
 		cmocka_unit_test(test_helpers),
