@@ -10,20 +10,27 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "base/compat.h"
 #include "base/gid.h"
 #include "cm/address.h"
 #include "cm/export.h"
 
-#define V4_BYTES 4
+#define V4_BYTES  4
+#define DEPTH_MAX 254 /* RDMA_MAX_RESP_RES has a meaning of its own */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the list and the users */
 static struct device *devices;
 static bool is_incomplete; /* one that is there could not be opened */
 
+static uint8_t depth(int limit)
+{
+	return (uint8_t)(limit < DEPTH_MAX ? limit : DEPTH_MAX);
+}
+
 /* Caller holds lock. Another thread may have opened the device before. 0 or -errno. */
 static int open_device(struct ibv_device *ibv)
 {
-	struct ibv_device_attr attr;
+	struct ibv_device_attr_ex attr;
 	struct ibv_port_attr port;
 	struct device **end = &devices;
 	struct device *d;
@@ -46,11 +53,10 @@ static int open_device(struct ibv_device *ibv)
 	if (!ibv_query_port(d->verbs, DEVICE_PORT, &port))
 		d->is_infiniband = port.link_layer == IBV_LINK_LAYER_INFINIBAND;
 	d->is_rnic = ibv->transport_type == IBV_TRANSPORT_IWARP;
-	if (!ibv_query_device(d->verbs, &attr)) {
-		d->max_responder_resources =
-			(uint8_t)(attr.max_qp_rd_atom < 254 ? attr.max_qp_rd_atom : 254);
-		d->max_initiator_depth =
-			(uint8_t)(attr.max_qp_init_rd_atom < 254 ? attr.max_qp_init_rd_atom : 254);
+	if (!ibv_query_device_ex(d->verbs, NULL, &attr)) {
+		d->max_responder_resources = depth(attr.orig_attr.max_qp_rd_atom);
+		d->max_initiator_depth = depth(attr.orig_attr.max_qp_init_rd_atom);
+		d->has_flush = attr.device_cap_flags_ex & COMPAT_DEVICE_FLUSH_GLOBAL;
 	}
 	*end = d;
 	return 0;

@@ -25,6 +25,7 @@ struct device {
 	uint8_t max_responder_resources, max_initiator_depth;
 	bool is_infiniband; /* its GIDs are no IP addresses */
 	bool is_rnic;	    /* likewise: it has those of its interface */
+	bool has_flush;	    /* FLUSH of the kind IBV_FLUSH_GLOBAL */
 
 	/* Guarded by the devices' lock. */
 	struct ibv_pd *pd;

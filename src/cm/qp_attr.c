@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/compat.h"
 #include "cm/export.h"
 
 #define ACK_TIMEOUT 17 /* exponent of 4.096 us: 0.5 s */
@@ -65,6 +66,9 @@ static void init_init(const struct id *id, struct ibv_qp_attr *attr, int *mask)
 		attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
 		if (id->responder_resources)
 			attr->qp_access_flags |= IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
+		/* As Linux since 6.2. */
+		if (id->responder_resources && id->device->has_flush)
+			attr->qp_access_flags |= COMPAT_ACCESS_FLUSH_GLOBAL;
 	}
 	*mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 }

@@ -434,6 +434,22 @@ static void test_options_reach_the_qp(void **state)
 	pair_close(&p);
 }
 
+/* Newer headers name FLUSH. */
+enum { ACCESS_FLUSH_GLOBAL = 1 << 8 };
+
+static void test_rights_of_qps(void **state)
+{
+	static const unsigned all = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+				    IBV_ACCESS_REMOTE_ATOMIC | ACCESS_FLUSH_GLOBAL;
+	struct pair p;
+
+	pair_open(&p, RDMA_PS_TCP);
+	pair_connect(&p);
+	CHECK(attributes_of(p.id).qp_access_flags == all);
+	CHECK(attributes_of(p.child).qp_access_flags == all);
+	pair_close(&p);
+}
+
 /* Both options of the end that accepts go before what the request says. */
 static void test_options_of_the_passive_end(void **state)
 {
@@ -619,6 +635,7 @@ int main(void)
 		cmocka_unit_test(test_external_qps),
 		cmocka_unit_test(test_data_before_it_is_established),
 		cmocka_unit_test(test_options_reach_the_qp),
+		cmocka_unit_test(test_rights_of_qps),
 		cmocka_unit_test(test_options_of_the_passive_end),
 		cmocka_unit_test(test_shared_receive_queue),
 		cmocka_unit_test(test_smaller_qp),
