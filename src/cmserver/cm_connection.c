@@ -100,6 +100,7 @@ static void on_raise(struct connection *end, enum connection_event event,
 		break;
 	case CONNECTION_ON_DISCONNECTED:
 		body.kind = CTL_CM_DISCONNECTED;
+		body.status = m ? 0 : -ETIMEDOUT;
 		break;
 	case CONNECTION_ON_TIMEWAIT_EXIT:
 		body.kind = CTL_CM_TIMEWAIT_EXIT;

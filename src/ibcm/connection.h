@@ -48,11 +48,11 @@ enum connection_state {
 };
 
 enum connection_event {
-	CONNECTION_ON_RESPONSE,	   /* REP, or SIDR_REP with status 0 */
-	CONNECTION_ON_ESTABLISHED, /* RTU */
-	CONNECTION_ON_REJECTED,	   /* REJ; SIDR_REP with another status */
-	CONNECTION_ON_UNREACHABLE, /* no answer came; the message is NULL */
-	CONNECTION_ON_DISCONNECTED,
+	CONNECTION_ON_RESPONSE,	    /* REP, or SIDR_REP with status 0 */
+	CONNECTION_ON_ESTABLISHED,  /* RTU */
+	CONNECTION_ON_REJECTED,	    /* REJ; SIDR_REP with another status */
+	CONNECTION_ON_UNREACHABLE,  /* no answer came; the message is NULL */
+	CONNECTION_ON_DISCONNECTED, /* likewise NULL if the DREQ got no answer */
 	CONNECTION_ON_TIMEWAIT_EXIT,
 };
 

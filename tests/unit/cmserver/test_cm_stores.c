@@ -225,6 +225,20 @@ static void test_what_requests_make_is_restored(void **state)
 	expect_restored(&request);
 }
 
+/* A DREQ without an answer was sent for the last time: as in Linux the event says so. */
+static void test_an_end_without_an_answer(void **state)
+{
+	struct cm_record_id r = a_request(0);
+	int sock;
+
+	r.end.state = CONNECTION_DREQ_SENT;
+	r.end.type = r.end.sent.type = IBCM_DREQ;
+	r.end.deadline_ns = 1;
+	sock = return_one(&r);
+	CHECK(cm_await(sock, CHANNEL, CTL_CM_DISCONNECTED).status == -ETIMEDOUT);
+	close(sock);
+}
+
 static void test_identifiers_that_cannot_be_are_dropped(void **state)
 {
 	struct cm_record_id r = a_connection(0);
@@ -513,6 +527,7 @@ int main(void)
 #define TEST(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(test_what_requests_make_is_restored),
+		TEST(test_an_end_without_an_answer),
 		TEST(test_identifiers_that_cannot_be_are_dropped),
 		TEST(test_ports_of_others_are_not_given),
 		TEST(test_connections_that_cannot_be_are_lost),
