@@ -93,6 +93,13 @@ static void keep_peer(struct id *id, const struct ctl_cm_end *end)
 	}
 }
 
+/* As the kernel does; a program may look at it. Without memory it has no path. */
+static void show_path(struct id *child)
+{
+	if (child->base.qp_type != IBV_QPT_UD)
+		child->base.route.num_paths = !qp_attr_make_path(child);
+}
+
 /* False: there is no event for the program, and the request is refused. */
 static bool on_request(struct delivered *t, struct id *listener, struct id *child,
 		       const struct ctl_cm_event *event)
@@ -104,6 +111,7 @@ static bool on_request(struct delivered *t, struct id *listener, struct id *chil
 		return false;
 	}
 	keep_peer(child, &event->end);
+	show_path(child);
 	child->responder_resources = event->end.responder_resources;
 	child->initiator_depth = event->end.initiator_depth;
 	child->retry_count = event->end.retry_count;

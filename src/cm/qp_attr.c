@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "cm/qp_attr.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <infiniband/sa.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/compat.h"
 #include "cm/export.h"
 
-#define ACK_TIMEOUT 17 /* exponent of 4.096 us: 0.5 s */
+#define SELECTOR_EXACTLY 2
+#define ACK_TIMEOUT	 17 /* exponent of 4.096 us: 0.5 s */
+#define LIFE_TIME	 16 /* the same, of a packet on its path */
 
 uint8_t qp_attr_ack_timeout(const struct id *id)
 {
@@ -35,6 +40,37 @@ int qp_attr_address(struct id *id, const struct ctl_cm_address *remote, struct i
 	/* LIDs are the end of the IPv4 address. */
 	if (id->device->is_infiniband && remote->family == AF_INET)
 		out->dlid = (uint16_t)(dgid->raw[14] << 8 | dgid->raw[15]);
+	return 0;
+}
+
+int qp_attr_make_path(struct id *id)
+{
+	struct ibv_sa_path_rec *path = id->base.route.path_rec;
+	struct ibv_port_attr port;
+
+	if (ibv_query_port(id->base.verbs, DEVICE_PORT, &port))
+		return -ENODEV;
+	if (!path)
+		path = malloc(sizeof(*path));
+	if (!path)
+		return -ENOMEM;
+	*path = (struct ibv_sa_path_rec){
+		.dgid = id->base.route.addr.addr.ibaddr.dgid,
+		.sgid = id->base.route.addr.addr.ibaddr.sgid,
+		.slid = htons(port.lid),
+		.hop_limit = QP_ATTR_HOP_LIMIT,
+		.traffic_class = id->tos,
+		.reversible = 1,
+		.numb_path = 1,
+		.pkey = 0xffff,
+		.mtu_selector = SELECTOR_EXACTLY,
+		.mtu = id->peer.path_mtu ? id->peer.path_mtu : (uint8_t)port.active_mtu,
+		.rate_selector = SELECTOR_EXACTLY,
+		.rate = IBV_RATE_10_GBPS,
+		.packet_life_time_selector = SELECTOR_EXACTLY,
+		.packet_life_time = LIFE_TIME,
+	};
+	id->base.route.path_rec = path;
 	return 0;
 }
 

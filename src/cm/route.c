@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "cm/route.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/sa.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cm/export.h"
@@ -13,44 +11,18 @@
 #include "cm/refusal.h"
 #include "cm/sync.h"
 
-#define SELECTOR_EXACTLY 2
-#define LIFE_TIME	 16 /* exponent of 4.096 us */
-#define MTU_MASK	 0x3f
-#define PRIMARY		 (IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL)
+#define MTU_MASK 0x3f
+#define PRIMARY	 (IBV_PATH_FLAG_GMP | IBV_PATH_FLAG_PRIMARY | IBV_PATH_FLAG_BIDIRECTIONAL)
 
 /* *out may be the path that exists already. 0 or -errno. */
 static int make_path(struct id *id, struct ibv_sa_path_rec **out)
 {
-	struct ibv_sa_path_rec *path = id->base.route.path_rec;
-	struct ibv_port_attr port;
+	int rc = id->device && id->state == ID_ADDR_RESOLVED ? qp_attr_make_path(id)
+							     : id_refuse_state(id);
 
-	if (!id->device || id->state != ID_ADDR_RESOLVED)
-		return id_refuse_state(id);
-	if (ibv_query_port(id->base.verbs, DEVICE_PORT, &port))
-		return -ENODEV;
-	if (!path)
-		path = malloc(sizeof(*path));
-	if (!path)
-		return -ENOMEM;
-	*path = (struct ibv_sa_path_rec){
-		.dgid = id->base.route.addr.addr.ibaddr.dgid,
-		.sgid = id->base.route.addr.addr.ibaddr.sgid,
-		.slid = htons(port.lid),
-		.hop_limit = QP_ATTR_HOP_LIMIT,
-		.traffic_class = id->tos,
-		.reversible = 1,
-		.numb_path = 1,
-		.pkey = 0xffff,
-		.mtu_selector = SELECTOR_EXACTLY,
-		.mtu = (uint8_t)port.active_mtu,
-		.rate_selector = SELECTOR_EXACTLY,
-		.rate = IBV_RATE_10_GBPS,
-		.packet_life_time_selector = SELECTOR_EXACTLY,
-		.packet_life_time = LIFE_TIME,
-	};
-	id->base.route.path_rec = path;
-	*out = path;
-	return 0;
+	if (!rc)
+		*out = id->base.route.path_rec;
+	return rc;
 }
 
 /* 0 or -errno. */

@@ -429,6 +429,9 @@ static void test_options_reach_the_qp(void **state)
 	CHECK(attr.timeout == ack_timeout && attr.retry_cnt == 7 && attr.rnr_retry == 7);
 	CHECK(attributes_of(p.child).timeout == ack_timeout);
 	CHECK(attributes_of(p.child).ah_attr.grh.traffic_class == tos);
+	CHECK(p.child->route.num_paths == 1 && p.child->route.path_rec);
+	CHECK(p.child->route.path_rec->traffic_class == tos);
+	CHECK(p.child->route.path_rec->mtu == p.id->route.path_rec->mtu);
 	CHECK(attr.dest_qp_num == p.child->qp->qp_num);
 	CHECK(attributes_of(p.child).dest_qp_num == p.id->qp->qp_num);
 	pair_close(&p);
