@@ -116,7 +116,7 @@ static void after_fork_in_child(void)
 		for (struct id *id = known.buckets[i]; id; id = id->next) {
 			pthread_mutex_init(&id->lock, NULL);
 			pthread_cond_init(&id->acked, NULL);
-			id->events = 0;
+			id->acks = id->events;
 		}
 	}
 	iwcm_after_fork_in_child();
@@ -281,8 +281,10 @@ void id_ack_event(struct id *id)
 {
 	pthread_mutex_lock(&id->lock);
 	/* In the child of a fork the event may be one of the parent's. */
-	if (id->events && !--id->events)
+	if (id->acks != id->events) {
+		id->acks++;
 		pthread_cond_broadcast(&id->acked);
+	}
 	pthread_mutex_unlock(&id->lock);
 }
 
@@ -300,31 +302,43 @@ int id_raise_event(struct id *id, enum rdma_cm_event_type type, int status, uint
 	return session_ask(&ask.header, sizeof(ask), &reply);
 }
 
+/* The events that the program has been given so far. Within a delivery. */
+static unsigned count_events(struct id *id)
+{
+	unsigned events;
+
+	pthread_mutex_lock(&id->lock);
+	events = id->events;
+	pthread_mutex_unlock(&id->lock);
+	return events;
+}
+
 /*
- * verbatimd delivers no more of the events that this waits for. A thread that was cancelled while
- * it waits would keep the lock, which rdma_ack_cm_event needs.
+ * Waits until so many are acknowledged. A thread that was cancelled while it waits would keep the
+ * lock, which rdma_ack_cm_event needs.
  */
-static void wait_for_acks(struct id *id)
+static void wait_for_acks(struct id *id, unsigned events)
 {
 	UNCANCELLED;
 
-	id_delivery_begin();
-	id_delivery_end();
 	pthread_mutex_lock(&id->lock);
-	while (id->events)
+	while ((int)(events - id->acks) > 0)
 		pthread_cond_wait(&id->acked, &id->lock);
 	pthread_mutex_unlock(&id->lock);
 }
 
 void id_end(struct id *id)
 {
-	/* From here on there are no new events. */
+	unsigned events;
+
 	iwcm_end(id);
 	session_destroy_id(id->number);
+	/* From here on there are no new events. */
 	id_delivery_begin();
 	id->is_lost = true;
+	events = count_events(id);
 	id_delivery_end();
-	wait_for_acks(id);
+	wait_for_acks(id, events);
 }
 
 void id_free(struct id *id)
@@ -339,23 +353,30 @@ int id_migrate(struct id *id, struct rdma_event_channel *channel)
 	struct channel *to = channel ? channel_of(channel) : (own = channel_create());
 	struct ctl_cm_ask ask = { .header = { .type = CTL_CM_MIGRATE_ID }, .id = id->number };
 	struct rdma_event_channel *from = id->base.channel;
+	unsigned events = 0;
 	int rc;
 
 	if (!to)
 		return -errno;
 	ask.channel = to->number;
+	/*
+	 * In one delivery: what the new channel delivers finds the identifier there, and is not
+	 * waited for.
+	 */
+	id_delivery_begin();
 	rc = session_ask_plain(&ask, NULL);
+	if (!rc) {
+		id->base.channel = &to->base;
+		id->channel_serial = to->serial;
+		events = count_events(id);
+	}
+	id_delivery_end();
 	if (rc) {
 		if (own)
 			channel_destroy(own);
 		return rc;
 	}
-	/* Events of the old channel are acknowledged before the new one delivers any. */
-	wait_for_acks(id);
-	id_delivery_begin();
-	id->base.channel = &to->base;
-	id->channel_serial = to->serial;
-	id_delivery_end();
+	wait_for_acks(id, events);
 	if (id->is_sync)
 		channel_destroy(channel_of(from));
 	id->is_sync = !channel;

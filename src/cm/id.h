@@ -69,7 +69,8 @@ struct id {
 	/* Guards all below. */
 	pthread_mutex_t lock;
 	pthread_cond_t acked;
-	unsigned events; /* given to the program and not acknowledged */
+	unsigned events; /* given to the program so far, */
+	unsigned acks;	 /* and acknowledged of these */
 	struct membership *memberships;
 };
 
@@ -112,8 +113,8 @@ struct id *id_find(uint32_t number);
 struct id *id_next_lost(const struct channel *ch);
 
 /*
- * Moves the identifier with its events, and waits until all events of the old channel are
- * acknowledged; the caller has acknowledged base.event. NULL: to a channel of its own.
+ * Moves the identifier with its events, and waits until as many are acknowledged as the old channel
+ * has given; the caller has acknowledged base.event. NULL: to a channel of its own.
  */
 int id_migrate(struct id *id, struct rdma_event_channel *channel);
 

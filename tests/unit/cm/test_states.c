@@ -424,6 +424,40 @@ static void test_migration_and_destruction_wait(void **state)
 	rdma_destroy_event_channel(two);
 }
 
+/*
+ * A listener moves while an event of its old channel is held: a request that the new channel
+ * delivers meanwhile is there already, and is not waited for.
+ */
+static void test_requests_of_a_moving_listener(void **state)
+{
+	struct slow_call call = { .to = rdma_create_event_channel() };
+	struct rdma_conn_param param = { .qp_num = 5 };
+	struct rdma_cm_event *held, *event;
+	struct rdma_cm_id *other, *child;
+	pthread_t thread;
+	struct pair p;
+
+	pair_open(&p, RDMA_PS_TCP);
+	CHECK(!rdma_connect(p.id, &param));
+	held = pair_take_request(&p);
+	call.id = p.listener;
+	CHECK(!pthread_create(&thread, NULL, call_slowly, &call));
+	nap();
+	CHECK(!rdma_create_id(p.active, &other, NULL, RDMA_PS_TCP));
+	pair_route(p.active, other, p.listener);
+	CHECK(!rdma_connect(other, &param));
+	event = await_event(call.to, RDMA_CM_EVENT_CONNECT_REQUEST);
+	child = event->id;
+	CHECK(event->listen_id == p.listener && !call.ended);
+	CHECK(p.listener->channel == call.to && child->channel == call.to);
+	CHECK(!rdma_ack_cm_event(held));
+	CHECK(!pthread_join(thread, NULL));
+	CHECK(!rdma_ack_cm_event(event));
+	CHECK(!rdma_destroy_id(child) && !rdma_destroy_id(other));
+	pair_close(&p);
+	rdma_destroy_event_channel(call.to);
+}
+
 /* A request that was not fetched is refused; a fetched one is the program's, and survives. */
 static void test_a_listener_ends(void **state)
 {
@@ -597,6 +631,7 @@ int main(void)
 		cmocka_unit_test(test_nonblocking_channel),
 		cmocka_unit_test(test_no_event_is_told_without_verbatimd),
 		cmocka_unit_test(test_migration_and_destruction_wait),
+		cmocka_unit_test(test_requests_of_a_moving_listener),
 		cmocka_unit_test(test_a_listener_ends),
 		cmocka_unit_test(test_addrinfo),
 		cmocka_unit_test(test_addrinfo_of_a_gid),
