@@ -281,7 +281,9 @@ int cm_connection_connect(struct cm_id *id, const struct ctl_cm_request *request
 	if (rc < 0)
 		return rc;
 	o.is_local = rc > 0;
-	rc = o.is_local ? 0 : gsi_get(&cm->gsi, o.local, request->local.ifindex, &o.gsi);
+	rc = o.is_local ? 0
+			: gsi_get(&cm->gsi, o.local, request->local.ifindex,
+				  id->owner->client->uid + UINT64_C(1), &o.gsi);
 	if (rc)
 		return rc;
 	c = cm_connection_create(id, &o, 0);
@@ -384,7 +386,8 @@ bool cm_connection_restore(struct cm_id *id, const struct cm_record_id *r)
 bool cm_connection_open_port(struct cm_connection *c)
 {
 	if (!c->is_local && !c->gsi)
-		gsi_get_again(&c->cm->gsi, c->local_gid, c->ifindex, GSI_AGAIN_MS, &c->gsi);
+		gsi_get_again(&c->cm->gsi, c->local_gid, c->ifindex, c->uid + UINT64_C(1),
+			      GSI_AGAIN_MS, &c->gsi);
 	list_del(&c->in_portless);
 	if (c->is_local || c->gsi)
 		return true;

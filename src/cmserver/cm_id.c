@@ -11,6 +11,7 @@
 #include "cmserver/cm_channel.h"
 #include "cmserver/cm_state.h"
 #include "ctl/deadline.h"
+#include "daemon/client.h"
 #include "daemon/daemon.h"
 
 #define BACKLOG_MAX 1024
@@ -164,7 +165,8 @@ static void open_address(struct cm_id *id)
 	}
 	if (gid_is_loopback(local->gid))
 		return;
-	rc = gsi_get_again(&cm->gsi, local->gid, local->ifindex, LATER_MS - AGAIN_MS, &id->gsi);
+	rc = gsi_get_again(&cm->gsi, local->gid, local->ifindex,
+			   id->owner->client->uid + UINT64_C(1), LATER_MS - AGAIN_MS, &id->gsi);
 	if (rc)
 		try_later(id, rc == -EAGAIN ? AGAIN_MS : LATER_MS);
 	if (!rc || rc == -EAGAIN || id->was_told)

@@ -58,7 +58,7 @@ static bool open_one(struct cm_interfaces *i, const struct ifaddrs *a)
 		return true;
 	}
 	o = calloc(1, sizeof(*o));
-	if (!o || gsi_get(i->gsi, gid, ifindex, &o->port)) {
+	if (!o || gsi_get(i->gsi, gid, ifindex, 0, &o->port)) {
 		free(o);
 		return false;
 	}

@@ -246,14 +246,15 @@ static void note(struct gsi *gsi, const uint8_t *gid, uint32_t ifindex, int rc)
 	memcpy(f->gid, gid, CTL_GID_BYTES);
 }
 
-static int open_port(struct gsi *gsi, const uint8_t *gid, uint32_t ifindex, struct gsi_port **out)
+static int open_port(struct gsi *gsi, const uint8_t *gid, uint32_t ifindex, uint64_t begun_by,
+		     struct gsi_port **out)
 {
 	struct gsi_port *port = calloc(1, sizeof(*port));
 	int rc;
 
 	if (!port)
 		return -ENOMEM;
-	rc = ports_use_for_daemon(gsi->daemon, gid, ifindex, &port->group);
+	rc = ports_use_for_daemon(gsi->daemon, gid, ifindex, begun_by, &port->group);
 	if (rc) {
 		free(port);
 		return rc;
@@ -272,10 +273,10 @@ static int open_port(struct gsi *gsi, const uint8_t *gid, uint32_t ifindex, stru
 	return 0;
 }
 
-int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
+int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, uint64_t begun_by,
 	    struct gsi_port **out)
 {
-	return gsi_get_again(gsi, gid, ifindex, 0, out);
+	return gsi_get_again(gsi, gid, ifindex, begun_by, 0, out);
 }
 
 static bool is_recent(const struct gsi_failure *f, int age_ms)
@@ -285,8 +286,8 @@ static bool is_recent(const struct gsi_failure *f, int age_ms)
 	return deadline_now_ns() - f->when_ns < age_ms * INT64_C(1000000);
 }
 
-int gsi_get_again(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int age_ms,
-		  struct gsi_port **out)
+int gsi_get_again(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
+		  uint64_t begun_by, int age_ms, struct gsi_port **out)
 {
 	const struct gsi_failure *f;
 	struct gsi_port *port;
@@ -302,8 +303,9 @@ int gsi_get_again(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t if
 	f = find_failure(gsi, gid, ifindex);
 	if (f && is_recent(f, age_ms))
 		return f->rc;
-	rc = open_port(gsi, gid, ifindex, out);
-	note(gsi, gid, ifindex, rc);
+	rc = open_port(gsi, gid, ifindex, begun_by, out);
+	if (rc != -ENOSPC)
+		note(gsi, gid, ifindex, rc);
 	return rc;
 }
 

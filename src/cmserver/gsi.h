@@ -59,18 +59,19 @@ void gsi_init(struct gsi *gsi, struct daemon *d,
 				 const struct ibcm_message *m));
 
 /*
- * The port of a local address, opened if it is not. 0; -EADDRINUSE: another program has it;
- * -EADDRNOTAVAIL: no address of this host; -errno.
+ * The port of a local address, opened if it is not. begun_by: uid + 1 of the user for whom it is
+ * opened, or 0: for nobody alone. 0; -EADDRINUSE: another program has it; -EADDRNOTAVAIL: no
+ * address of this host; -ENOSPC: the user has its share; -errno.
  */
-int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
+int gsi_get(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, uint64_t begun_by,
 	    struct gsi_port **out);
 /*
  * The same for those who try from time to time. An attempt takes a millisecond or two: what failed
  * for the address in the last age_ms (-EAGAIN: GSI_AGAIN_MS) is not tried again, and gives the same
- * error.
+ * error; but for -ENOSPC, which is one user's, and is found at once.
  */
-int gsi_get_again(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex, int age_ms,
-		  struct gsi_port **out);
+int gsi_get_again(struct gsi *gsi, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
+		  uint64_t begun_by, int age_ms, struct gsi_port **out);
 struct gsi_port *gsi_ref(struct gsi_port *port);
 
 /* Closes the port with the last reference. NULL is allowed. */

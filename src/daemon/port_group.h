@@ -40,8 +40,8 @@ struct port_group {
 	struct fdref *sockets[CTL_SLOT_MAX + 1]; /* by slot */
 	unsigned count;				 /* there are sockets 0..count-1 */
 	unsigned steered;			 /* sockets that the BPF program steers to */
-	uint64_t begun_by;	    /* uid + 1 of a process; 0: verbatimd, or not known */
-	struct port_record *record; /* mapped */
+	uint64_t begun_by;			 /* uid + 1; 0: for nobody alone, or not known */
+	struct port_record *record;		 /* mapped */
 	int record_fd;
 };
 

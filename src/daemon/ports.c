@@ -291,14 +291,14 @@ void ports_on_kept(struct client *c, struct fdmsg *m)
 }
 
 int ports_use_for_daemon(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
-			 struct port_group **out)
+			 uint64_t begun_by, struct port_group **out)
 {
 	struct wanted w = { .gid = gid, .ifindex = gid_is_link_local(gid) ? ifindex : 0 };
 	int rc;
 
 	if (!gid_is_unicast(gid))
 		return -EADDRNOTAVAIL;
-	rc = find_or_create(d, &w, 0, out);
+	rc = find_or_create(d, &w, begun_by, out);
 	if (rc)
 		return rc == -EADDRINUSE && slot_token_any_away(d) ? -EAGAIN : rc;
 	/* Packets for QP 1 that came since the earlier daemon ended are this one's. */

@@ -30,11 +30,13 @@ void ports_on_kept(struct client *c, struct fdmsg *m);
 
 /*
  * The daemon itself uses an address: the socket of slot 0 is its own to read and write, and stays
- * until ports_leave_for_daemon. 0, or -errno as of port_group_create and port_group_use; -EAGAIN:
- * processes that have not returned to this daemon yet may have the port, or it is being closed.
+ * until ports_leave_for_daemon. begun_by: uid + 1 of the user for whom it does, or 0: for nobody
+ * alone. 0, or -errno as of port_group_create and port_group_use; -ENOSPC: all of the user's share
+ * are in use; -EAGAIN: processes that have not returned to this daemon yet may have the port, or it
+ * is being closed.
  */
 int ports_use_for_daemon(struct daemon *d, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
-			 struct port_group **out);
+			 uint64_t begun_by, struct port_group **out);
 void ports_leave_for_daemon(struct daemon *d, struct port_group *g);
 
 /* No port group keeps a process of this user from having the slot. */

@@ -70,7 +70,7 @@ void loop_defer_free(struct loop *loop, struct loop_deferred_free *deferred)
 }
 
 int ports_use_for_daemon(struct daemon *daemon, const uint8_t gid[CTL_GID_BYTES], uint32_t ifindex,
-			 struct port_group **out)
+			 uint64_t begun_by, struct port_group **out)
 {
 	struct port_group *g = &groups[group_count];
 	int fd, on = 1;
@@ -160,8 +160,8 @@ static void gso_batches_are_taken_apart(void **state)
 	net_address(false, 2, there);
 	net_address(false, 3, other);
 	gsi_init(gsi, &d, on_message);
-	assert_int_equal(gsi_get(gsi, here, 0, &a), 0);
-	assert_int_equal(gsi_get(gsi, there, 0, &b), 0);
+	assert_int_equal(gsi_get(gsi, here, 0, 0, &a), 0);
+	assert_int_equal(gsi_get(gsi, there, 0, 0, &b), 0);
 
 	make_packet(a, other, batch[0], &source_port);
 	assert_in_range(source_port, FIRST_PORT, 65535);
@@ -217,26 +217,35 @@ static void a_failure_serves_all(void **state)
 		gid[15]++;
 		error = errors[i];
 		for (int n = 0; n < 100; n++)
-			assert_int_equal(gsi_get_again(&gsi, gid, 0, 10000, &port), error);
+			assert_int_equal(gsi_get_again(&gsi, gid, 0, 0, 10000, &port), error);
 		assert_int_equal(tries, 1);
 		/* Who does not come again tries always. */
-		assert_int_equal(gsi_get(&gsi, gid, 0, &port), error);
+		assert_int_equal(gsi_get(&gsi, gid, 0, 0, &port), error);
 		assert_int_equal(tries, 2);
 		/* Another address is another matter. */
 		gid[15]++;
-		assert_int_equal(gsi_get_again(&gsi, gid, 0, 10000, &port), error);
+		assert_int_equal(gsi_get_again(&gsi, gid, 0, 0, 10000, &port), error);
 		assert_int_equal(tries, 3);
 	}
+	/* A user's share is no other user's matter. */
+	error = -ENOSPC;
+	gid[15]++;
+	assert_int_equal(gsi_get_again(&gsi, gid, 0, 1, 10000, &port), -ENOSPC);
+	assert_int_equal(gsi_get_again(&gsi, gid, 0, 2, 10000, &port), -ENOSPC);
+	assert_int_equal(tries, 5);
+	error = -EAGAIN;
+	gid[15]--;
+	tries = 3;
 	/* -EAGAIN is for a moment. */
 	rest(GSI_AGAIN_MS + 10);
-	assert_int_equal(gsi_get_again(&gsi, gid, 0, 10000, &port), -EAGAIN);
+	assert_int_equal(gsi_get_again(&gsi, gid, 0, 0, 10000, &port), -EAGAIN);
 	assert_int_equal(tries, 4);
 	rest(50);
-	assert_int_equal(gsi_get_again(&gsi, gid, 0, 20, &port), -EAGAIN);
+	assert_int_equal(gsi_get_again(&gsi, gid, 0, 0, 20, &port), -EAGAIN);
 	assert_int_equal(tries, 5);
 	error = 0;
-	assert_int_equal(gsi_get(&gsi, gid, 0, &port), 0);
-	assert_int_equal(gsi_get_again(&gsi, gid, 0, 10000, &port), 0);
+	assert_int_equal(gsi_get(&gsi, gid, 0, 0, &port), 0);
+	assert_int_equal(gsi_get_again(&gsi, gid, 0, 0, 10000, &port), 0);
 	assert_int_equal(tries, 6);
 	gsi_put(port);
 	gsi_put(port);

@@ -55,9 +55,14 @@ struct ctl_cm_hello cm_hello(uint32_t session)
 
 int cm_join(void)
 {
+	return cm_join_by(raw_connect());
+}
+
+int cm_join_by(int sock)
+{
 	struct ctl_cm_hello hello = cm_hello(0);
 	struct ctl_cm_ask begin = { .header = { .type = CTL_CM_BEGIN, .seq = 1 } };
-	int sock = raw_connect(), store = cm_make_store();
+	int store = cm_make_store();
 	struct fdmsg m = cm_ask_with(sock, &hello, sizeof(hello), &store, 1);
 
 	CHECK(!m.body.welcome.status && m.fd_count == 1);

@@ -24,8 +24,9 @@ int cm_say(int sock, enum ctl_type type, uint32_t id, uint32_t channel);
 int cm_make_store(void);
 struct ctl_cm_hello cm_hello(uint32_t session);
 
-/* After CM_HELLO and BEGIN. */
+/* After CM_HELLO and BEGIN; by a connection that has said nothing yet. */
 int cm_join(void);
+int cm_join_by(int sock);
 
 /* A channel's descriptor. */
 int cm_make_event_fd(void);

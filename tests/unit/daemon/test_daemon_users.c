@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* Several users: each has its own daemon, or all use the system's and do not meet there. */
+#include "cm_raw.h"
 #include "harness.h"
 #include "system_daemon.h"
 
@@ -513,8 +514,37 @@ static void be_greedy_for_addresses(int fd)
 	ctl_close(c);
 }
 
-/* Nor all addresses. */
-static void test_a_user_has_a_share_of_addresses(void **state)
+/* The same by connections of rdma_cm, for which verbatimd itself opens the ports. */
+static void be_greedy_for_addresses_by_cm(int fd)
+{
+	static const struct ctl_cm_address elsewhere = {
+		.gid = { [10] = 0xff, [11] = 0xff, [12] = 192, [14] = 2, [15] = 7 },
+		.family = AF_INET,
+		.port = 7,
+	};
+	struct ctl_cm_address from = {
+		.gid = { [10] = 0xff, [11] = 0xff, [12] = 127, [14] = 77 },
+		.family = AF_INET,
+	};
+	uint64_t count = 0;
+	uint32_t channel;
+	int sock, rc = 0;
+
+	become_user(20001);
+	sock = cm_join_by(call_system());
+	channel = cm_make_channel(sock);
+	from.gid[13] = (uint8_t)getppid();
+	for (from.gid[15] = 1; from.gid[15] < 255 && !rc; from.gid[15]++) {
+		rc = cm_connect_from(sock, cm_make_id(sock, channel), &from, &elsewhere);
+		count += !rc;
+	}
+	CHECK(rc == ENOSPC);
+	say(fd, count);
+	hear(fd);
+	close(sock);
+}
+
+static void check_share_of_addresses(void (*body)(int fd), unsigned others_slot)
 {
 	struct rlimit many = { 20000, 20000 };
 	struct worker greedy, other;
@@ -523,13 +553,20 @@ static void test_a_user_has_a_share_of_addresses(void **state)
 	need_root();
 	CHECK(!setrlimit(RLIMIT_NOFILE, &many));
 	daemon = start_system_daemon();
-	worker_start(&greedy, be_greedy_for_addresses);
+	worker_start(&greedy, body);
 	CHECK(hear(greedy.fd) == 128);
 	worker_start(&other, port_of_another);
-	CHECK(hear(other.fd) == 0 && hear(other.fd) == 2 && hear(other.fd) == 1);
+	CHECK(hear(other.fd) == 0 && hear(other.fd) == others_slot && hear(other.fd) == 1);
 	dismiss(&other);
 	dismiss(&greedy);
 	stop_system_daemon(daemon, SIGTERM);
+}
+
+/* Nor all addresses. */
+static void test_a_user_has_a_share_of_addresses(void **state)
+{
+	check_share_of_addresses(be_greedy_for_addresses, 2);
+	check_share_of_addresses(be_greedy_for_addresses_by_cm, 1);
 }
 
 /* Locks what it can open in the directory of the system's daemon, and stays. */
