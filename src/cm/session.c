@@ -375,6 +375,9 @@ static int connect_once(int64_t deadline_ns, uint32_t repeats, bool *refused, ch
 	*refused = is_refusal(rc);
 	if (rc)
 		hang_up();
+	/* To verbatimd, which may have had the store, a session that did not begin has ended. */
+	if (!session.id)
+		close_fd(&session.store_fd);
 	return as_no_answer(rc);
 }
 

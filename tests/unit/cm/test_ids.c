@@ -582,6 +582,40 @@ static void test_bind_without_descriptors(void **state)
 	worker_end(&w);
 }
 
+/* In a process without a session, with ever more descriptors. */
+static void begin_with_few(int fd)
+{
+	struct rdma_event_channel *channel = NULL;
+	int first = dup(fd), refused = 0;
+	struct rlimit usual;
+
+	close(first);
+	CHECK(!getrlimit(RLIMIT_NOFILE, &usual));
+	for (int more = 0; !channel && more < 100; more++) {
+		struct rlimit few = { (rlim_t)first + (rlim_t)more, usual.rlim_max };
+
+		CHECK(!setrlimit(RLIMIT_NOFILE, &few));
+		channel = rdma_create_event_channel();
+		CHECK(channel || says_what_is_short());
+		CHECK(!setrlimit(RLIMIT_NOFILE, &usual));
+		refused += !channel;
+	}
+	CHECK(channel && refused > 2);
+	rdma_destroy_event_channel(channel);
+}
+
+/* A session that did not begin, as its token was lost, does not keep the next one from it. */
+static void test_begin_without_descriptors(void **state)
+{
+	struct rdma_event_channel *keeper = rdma_create_event_channel();
+	struct worker w;
+
+	CHECK(keeper);
+	worker_start(&w, begin_with_few);
+	worker_end(&w);
+	rdma_destroy_event_channel(keeper);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -601,6 +635,8 @@ int main(void)
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_signals, harness_setup, harness_teardown),
 		cmocka_unit_test_setup_teardown(test_bind_without_descriptors, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_begin_without_descriptors, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_asleep_too_late, harness_setup,
 						harness_teardown),
