@@ -559,7 +559,8 @@ bool connection_answer_stray(const struct ibcm_message *m, enum ibcm_reason reas
 	case IBCM_SIDR_REQ:
 		answer->type = IBCM_SIDR_REP;
 		answer->local_id = 0;
-		answer->reason = IBCM_SIDR_NO_LISTENER;
+		answer->reason = reason == IBCM_REASON_NO_LISTENER ? IBCM_SIDR_NO_LISTENER
+								   : IBCM_SIDR_REJECTED;
 		answer->service_id = m->service_id;
 		return true;
 	default:

@@ -120,8 +120,8 @@ void connection_resend(struct connection *c);
 void connection_on_time(struct connection *c, int64_t now_ns);
 
 /*
- * Fills in the answer to a message for no connection; a REQ gets a REJ with `reason`. False: no
- * answer.
+ * Fills in the answer to a message for no connection; a REQ gets a REJ with `reason`, a SIDR_REQ
+ * the status for it. False: no answer.
  */
 bool connection_answer_stray(const struct ibcm_message *m, enum ibcm_reason reason,
 			     struct ibcm_message *answer);

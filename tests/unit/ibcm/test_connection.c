@@ -336,6 +336,20 @@ static void test_refused_by_nobody(void **state)
 	assert_false(connection_answer_stray(&answer, IBCM_REASON_NO_LISTENER, &p.a.out[1]));
 }
 
+/* A listener without room is one all the same. */
+static void test_refused_datagrams(void **state)
+{
+	struct ibcm_message ask = { .type = IBCM_SIDR_REQ, .local_id = 11, .service_id = 7 };
+	struct ibcm_message answer;
+
+	assert_true(connection_answer_stray(&ask, IBCM_REASON_NO_LISTENER, &answer));
+	assert_int_equal(answer.type, IBCM_SIDR_REP);
+	assert_int_equal(answer.remote_id, 11);
+	assert_int_equal(answer.reason, IBCM_SIDR_NO_LISTENER);
+	assert_true(connection_answer_stray(&ask, IBCM_REASON_CONSUMER, &answer));
+	assert_int_equal(answer.reason, IBCM_SIDR_REJECTED);
+}
+
 static void test_dreq_before_rtu(void **state)
 {
 	struct ibcm_message rep = { .qpn = 200 };
@@ -574,6 +588,7 @@ int main(void)
 		cmocka_unit_test(test_not_for_hours),
 		cmocka_unit_test(test_reject),
 		cmocka_unit_test(test_refused_by_nobody),
+		cmocka_unit_test(test_refused_datagrams),
 		cmocka_unit_test(test_dreq_before_rtu),
 		cmocka_unit_test(test_dreq_before_ready),
 		cmocka_unit_test(test_who_gives_up_names_itself),
