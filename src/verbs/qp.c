@@ -96,7 +96,7 @@ static int create(struct ibv_context *ib, struct ibv_qp_init_attr_ex *attr, stru
 	if (error)
 		return error;
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
-		qp_ex_init(*qp);
+		qp_ex_init(*qp, attr->send_ops_flags);
 	if (attr->qp_type == IBV_QPT_RAW_PACKET) {
 		error = raw_sockets_open(*qp);
 		if (error) {

@@ -350,7 +350,7 @@ static void wr_abort(struct ibv_qp_ex *ex) RELEASES(qp_ex_of(ex)->builder_lock)
 	abandon(qp_ex_of(ex));
 }
 
-void qp_ex_init(struct qp *qp)
+void qp_ex_init(struct qp *qp, uint64_t send_ops_flags)
 {
 	struct ibv_qp_ex *ex = &qp->ex;
 
@@ -374,7 +374,10 @@ void qp_ex_init(struct qp *qp)
 	ex->wr_start = wr_start;
 	ex->wr_complete = wr_complete;
 	ex->wr_abort = wr_abort;
-	ex->wr_atomic_write = wr_atomic_write;
-	qp->newest.wr_flush = wr_flush;
+	/* librpma looks whether these are there, and then uses them */
+	if (send_ops_flags & IBV_QP_EX_WITH_ATOMIC_WRITE)
+		ex->wr_atomic_write = wr_atomic_write;
+	if (send_ops_flags & COMPAT_QP_EX_WITH_FLUSH)
+		qp->newest.wr_flush = wr_flush;
 	qp->has_ex = true;
 }

@@ -16,7 +16,10 @@
  */
 int qp_ex_check(unsigned type, uint64_t send_ops_flags);
 
-/* Sets the builders. */
-void qp_ex_init(struct qp *qp);
+/*
+ * Sets the builders. wr_atomic_write and wr_flush are there only if send_ops_flags, which were
+ * checked, ask for them; the others always, as on adapters.
+ */
+void qp_ex_init(struct qp *qp, uint64_t send_ops_flags);
 
 #endif

@@ -11,13 +11,14 @@
 
 #include "base/compat.h"
 #include "object/ah.h"
+#include "object/opcode.h"
 #include "verbs/qp_ex.h"
 
 static struct ibv_qp_ex *ready(struct world *world, enum ibv_qp_type type)
 {
 	struct qp *qp = world_qp(world, type);
 
-	qp_ex_init(qp);
+	qp_ex_init(qp, opcode_send_ops(qp->type));
 	world_to(qp, IBV_QPS_RTS);
 	return &qp->ex;
 }
@@ -144,12 +145,29 @@ static void test_an_error_posts_nothing(void **state)
 	assert_int_equal(qp_destroy(qp_under(ex)), 0);
 }
 
+/* Of a QP whose program did not ask for them, as programs look whether they are there. */
+static void test_newer_builders(void **state)
+{
+	static const uint64_t asked[] = { IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_ATOMIC_WRITE,
+					  COMPAT_QP_EX_WITH_FLUSH };
+
+	for (unsigned i = 0; i < 3; i++) {
+		struct qp *qp = world_qp(*state, IBV_QPT_RC);
+
+		qp_ex_init(qp, asked[i]);
+		assert_non_null(qp->ex.wr_send);
+		assert_int_equal(qp->ex.wr_atomic_write != NULL, i == 1);
+		assert_int_equal(qp->newest.wr_flush != NULL, i == 2);
+		assert_int_equal(qp_destroy(qp), 0);
+	}
+}
+
 static void test_state(void **state)
 {
 	struct world *world = *state;
 	struct qp *qp = world_qp(world, IBV_QPT_RC);
 
-	qp_ex_init(qp);
+	qp_ex_init(qp, opcode_send_ops(qp->type));
 	world_to(qp, IBV_QPS_RTR);
 	ibv_wr_start(&qp->ex);
 	ibv_wr_send(&qp->ex);
@@ -219,6 +237,7 @@ int main(void)
 		TEST(test_fields),
 		TEST(test_abort_posts_nothing),
 		TEST(test_an_error_posts_nothing),
+		TEST(test_newer_builders),
 		TEST(test_state),
 		TEST(test_address_handle_is_let_go),
 		TEST(test_operations_of_a_service),
