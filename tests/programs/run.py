@@ -31,10 +31,10 @@ def on_alarm(*_):
 
 
 def version(package):
-    """Of the installed package."""
+    """Of the installed package, or nothing."""
     done = subprocess.run(['dpkg-query', '-W', '-f', '${Version}', package], capture_output=True, text=True,
                           check=False)
-    return done.stdout or 'not installed'
+    return done.stdout
 
 
 def attempt(row):
@@ -96,17 +96,22 @@ def main():
     unknown = set(wanted) - {row.program for row in rows.rows}
     if unknown:
         sys.exit(f'test-programs: no rows of {", ".join(sorted(unknown))}')
-    count = dict.fromkeys(('holds', 'known', 'FAILED'), 0)
+    count = dict.fromkeys(('holds', 'known', 'FAILED', 'absent'), 0)
     with open(results, 'w', encoding='utf-8') as file, open(results + '.failed', 'w', encoding='utf-8') as failed:
         for row in rows.rows:
             if wanted and row.program not in wanted:
                 continue
-            wrong, seconds = attempts(row, options.runs)
-            result = verdict(row, wrong)
+            installed = version(row.package)
+            package = f'{row.package} {installed or "not installed"}'
+            if installed:
+                wrong, seconds = attempts(row, options.runs)
+                result = verdict(row, wrong)
+            else:
+                wrong, seconds, result = '', [], 'absent'
             count[result] += 1
-            package = f'{row.package} {version(row.package)}'
-            line = (f'{row.program}, {package}, {row.text}, {row.where}: {result}, '
-                    f'{times(result, seconds, options.runs)}')
+            line = f'{row.program}, {package}, {row.text}, {row.where}: {result}'
+            if seconds:
+                line += f', {times(result, seconds, options.runs)}'
             print(line, flush=True)
             if result == 'FAILED':
                 wrong = wrong or 'it is known to fail, and did not'
@@ -115,6 +120,8 @@ def main():
                 print(line, wrong, sep='\n', file=failed, flush=True)
             print(row.program, package, row.text, row.where, result, row.known.why if row.known else '', sep='\t',
                   file=file, flush=True)
+    if count['absent']:
+        print(f'{count["absent"]} of packages that this release has not')
     if count['known']:
         print(f'{count["known"]} failed as they are known to')
     print(f'{count["holds"]} passed, {count["FAILED"]} failed')

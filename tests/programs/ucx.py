@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """UCX: ucx_perftest by UCP and UCT, ucx_info. It checks data where it can (-V is of newer versions)."""
+import functools
 import re
+import subprocess
 
 import harness
 import rows
@@ -47,9 +49,16 @@ NO_EVENT = rows.Known(
     'verbs, UCX sleeps for ever in the same tests. With `-o` the target does not sleep, and they end.')
 
 
+@functools.cache
+def without_mpi():
+    """Built with MPI, it is a program of MPI where its standard input is no terminal, unless told otherwise."""
+    told = subprocess.run(['ucx_perftest', '-h'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    return ['-P', 0] if '-P <0|1>' in told.stdout else []
+
+
 def perftest(a, b, options, iterations, env, seconds=40):
     port = harness.free_port()
-    argv = ['ucx_perftest', '-p', port]
+    argv = ['ucx_perftest', *without_mpi(), '-p', port]
     _, client = a.pair(argv, [*argv, a.address, '-n', iterations, '-w', 10, *options], port, peer=b,
                        seconds=seconds, env=env)
     figures = re.search(r'^Final:\s+(\d+)\s+[\d.]+', client, re.MULTILINE)
