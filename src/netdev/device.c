@@ -69,9 +69,26 @@ static bool is_in(const union ibv_gid *gid, const union ibv_gid gids[INTERFACE_G
 	return false;
 }
 
+/* An interface that was down may get its IPv6 addresses back in another order. */
+static bool put_back(struct device *device, const union ibv_gid now[INTERFACE_GIDS])
+	REQUIRES(device->lock)
+{
+	bool any = false;
+
+	for (int i = 0; i < INTERFACE_GIDS; i++) {
+		if (!gid_is_zero(device->gid[i].raw) || !is_in(&device->gone[i], now) ||
+		    is_in(&device->gone[i], device->gid))
+			continue;
+		device->gid[i] = device->gone[i];
+		any = true;
+	}
+	return any;
+}
+
 /*
  * An address keeps its index while it exists, as in the kernel's table, because programs and QPs
- * remember indexes. New addresses take the first empty ones.
+ * remember indexes; and gets it back if no other one has it meanwhile. New addresses take the first
+ * empty ones.
  */
 static void set_gids(struct device *device, const union ibv_gid now[INTERFACE_GIDS])
 	REQUIRES(device->lock)
@@ -85,6 +102,7 @@ static void set_gids(struct device *device, const union ibv_gid now[INTERFACE_GI
 		memset(&device->gid[i], 0, sizeof(device->gid[i]));
 		changed = true;
 	}
+	changed |= put_back(device, now);
 	for (int i = 0, to = 0; i < INTERFACE_GIDS; i++) {
 		if (gid_is_zero(now[i].raw) || is_in(&now[i], device->gid))
 			continue;

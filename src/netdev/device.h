@@ -44,7 +44,7 @@ struct device {
 	union ibv_gid rnic_gid;		 /* the only one that programs see of an RNIC */
 	uint32_t gid_changes;		 /* counts how often `gid` changed */
 	union ibv_gid gid[DEVICE_GIDS];	 /* 0: the IPv4-mapped address; zero: empty */
-	union ibv_gid gone[DEVICE_GIDS]; /* the last address of each index */
+	union ibv_gid gone[DEVICE_GIDS]; /* the last address that each index has lost */
 };
 
 /*

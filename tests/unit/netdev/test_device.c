@@ -72,6 +72,23 @@ static void an_address_keeps_its_index(void **state)
 	expect_table("Bcb", 4);
 }
 
+/* As when an interface was down: first the link-local address, then the others. */
+static void an_address_that_comes_back_has_its_index(void **state)
+{
+	update("Aab");
+	update("A");
+	expect_table("A", 2);
+	update("Ab");
+	expect_table("A-b", 3);
+	update("Acab"); /* the new one is told of first */
+	expect_table("Aabc", 4);
+	update("Ac");
+	update("Acd");
+	expect_table("Ad-c", 6);
+	update("Acdab"); /* another one has its index */
+	expect_table("Adbca", 7);
+}
+
 static void a_full_table_takes_what_replaces_all(void **state)
 {
 	update("abcdefghijklmno");
@@ -127,6 +144,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(an_address_keeps_its_index, setup),
+		cmocka_unit_test_setup(an_address_that_comes_back_has_its_index, setup),
 		cmocka_unit_test_setup(a_full_table_takes_what_replaces_all, setup),
 		cmocka_unit_test_setup(what_is_gone_is_named, setup),
 		cmocka_unit_test(a_question_that_fails_is_no_answer),
