@@ -29,6 +29,9 @@
 #ifndef IPV6_FLOWINFO
 #define IPV6_FLOWINFO 11
 #endif
+#ifndef SO_BINDTOIFINDEX
+#define SO_BINDTOIFINDEX 62 /* Linux 5.0 */
+#endif
 
 #define IPV4_HEADER_BYTES 20
 #define IPV6_HEADER_BYTES 40
@@ -186,6 +189,11 @@ int udp_open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, struct
 	fd = sys_socket(address.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd < 0)
 		return -errno;
+	/*
+	 * An IPv6 socket that has joined on one interface gets what comes to another one, where
+	 * some other socket of this host has joined. Before Linux 5.7 this takes CAP_NET_RAW.
+	 */
+	udp_set(fd, SOL_SOCKET, SO_BINDTOIFINDEX, (int)ifindex);
 	/*
 	 * Other processes join the same group, too. Bound to it, the socket gets only its
 	 * datagrams.
