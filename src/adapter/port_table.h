@@ -29,7 +29,8 @@
 
 struct arena_traffic;
 
-#define PORT_TABLE_MAX (LIMIT_MCAST_GRP + 128) /* groups, and addresses of this host */
+/* A group has one for each interface on which a QP is attached; and addresses of this host. */
+#define PORT_TABLE_MAX (LIMIT_TOTAL_MCAST_QP_ATTACH + 128)
 /* After so many looks in vain (a few milliseconds) threads look at a port only now and then. */
 #define PORT_COLD_LOOKS 4096
 /* For so long an address that was found counts as present. */

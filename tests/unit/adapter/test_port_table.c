@@ -26,12 +26,11 @@ static void a_port_that_cannot_be_watched_is_refused(void **state)
 /* On a loopback interface all addresses of a network are the host's. */
 static void a_full_table_is_a_refusal(void **state)
 {
-	int error = 0;
-
 	assert_int_equal(system("ip address add 10.78.1.1/20 dev lo"), 0);
-	for (unsigned which = 0x100; which < 0x100 + PORT_TABLE_MAX + 1 && !error; which++)
-		error = rig_try_address(which);
-	assert_int_equal(error, ENOSPC);
+	port_table_count = PORT_TABLE_MAX - 2; /* as if so many were open */
+	assert_int_equal(rig_try_address(0x100), 0);
+	assert_int_equal(rig_try_address(0x101), 0);
+	assert_int_equal(rig_try_address(0x102), ENOSPC);
 	assert_int_equal(rig_cause, CAUSE_PORT_FAILED);
 	assert_int_equal(system("ip address del 10.78.1.1/20 dev lo"), 0);
 }

@@ -177,6 +177,28 @@ static void an_interface_that_is_made_anew_keeps_its_new_members(void **state)
 	free(context);
 }
 
+/* The limits of a device are on groups and QPs, not on groups of each interface. */
+static void all_groups_may_be_joined_on_several_interfaces(void **state)
+{
+	struct context *context = rig_context(1, 2);
+	union ibv_gid group = { .raw = { [10] = 0xff, [11] = 0xff, 239, 78, 4, 0 } };
+	uint32_t on[2] = { context->device->ifindex };
+
+	make_interface(context);
+	on[1] = context->device->ifindex;
+	for (int i = 0; i < 2 * LIMIT_MCAST_GRP; i++) {
+		group.raw[15] = (uint8_t)(i / 2);
+		assert_int_equal(ports_join(context->device, on[i % 2], &group), 0);
+	}
+	rig_open_address(1); /* there is room for these, too */
+	for (int i = 0; i < 2 * LIMIT_MCAST_GRP; i++) {
+		group.raw[15] = (uint8_t)(i / 2);
+		ports_leave(on[i % 2], &group);
+	}
+	free(context->device);
+	free(context);
+}
+
 /* Its members stay members, without a call of the program. */
 static void members_follow_an_interface_that_is_made_anew(void **state)
 {
@@ -350,6 +372,7 @@ int main(void)
 		TEST(catching_up_waits_for_the_thread_at_the_port),
 		TEST(a_cold_port_is_looked_at_with_all_and_warm_afterwards),
 		TEST(an_interface_that_is_made_anew_keeps_its_new_members),
+		TEST(all_groups_may_be_joined_on_several_interfaces),
 		TEST(members_follow_an_interface_that_is_made_anew),
 		TEST(a_group_that_cannot_be_joined_anew_is_reported_once),
 		TEST(a_port_follows_its_address),
