@@ -93,6 +93,7 @@ static struct roce_qp *make(struct qp *qp)
 
 static int connect(struct qp *qp)
 {
+	struct ibv_ah_attr address = qp->attr.ah_attr;
 	struct roce_qp *tq = roce_of(qp);
 	int error;
 
@@ -102,7 +103,9 @@ static int connect(struct qp *qp)
 		return ENOMEM;
 	tq->mtu = qp_mtu(qp);
 	tq->narrow_reported = false;
-	error = roce_env.resolve(qp->context, &qp->attr.ah_attr, qp->attr.dest_qp_num, &tq->flow);
+	/* For connections of adapters the kernel takes the route's; many programs say 1. */
+	address.grh.hop_limit = 0;
+	error = roce_env.resolve(qp->context, &address, qp->attr.dest_qp_num, &tq->flow);
 	if (error == EINPROGRESS) { /* the address has changed since the port was opened */
 		cause_report(CAUSE_PORT_FAILED, qp->ib.qp_num, "the address has just changed");
 		return EAGAIN;

@@ -5,7 +5,7 @@ import pytest
 import roce
 from harness import free_port
 from netns import Cable, Capture
-from test_network import verify
+from test_network import run_pair, verify
 
 pytestmark = pytest.mark.network
 
@@ -54,6 +54,19 @@ def test_congestion_notifications(cables, op, family):
     report = roce.check(capture.path, 1024)
     count = report.by_operation[roce.CNP, 'cnp']
     assert 2 <= count < report.packets / 2, report
+
+
+@pytest.mark.parametrize('family, hops', [('ip', 'ttl'), ('ip6', 'hoplimit')])
+def test_programs_that_want_one_hop(cables, family, hops):
+    """The pingpongs ask for a hop limit of 1. That of a connection is the route's, as with adapters."""
+    cable = cables(1500)
+    gid_index = cable.a.gid_index(cable.a.addresses[family == 'ip6'])
+    port = free_port()
+    argv = ['ibv_rc_pingpong', '-d', cable.a.device, '-g', gid_index, '-p', port, '-n', 100]
+    chain = 'type filter hook prerouting priority -300'
+    rule = f'udp dport 4791 {family} {hops} 1 drop'
+    with Rules(cable.a, family, chain, rule), Rules(cable.b, family, chain, rule):
+        run_pair(cable, argv, port)
 
 
 # Another cable, as the kernel goes on translating what it has seen once.
