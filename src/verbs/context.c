@@ -140,15 +140,16 @@ struct ibv_context *context_open(struct device *device, int fd, const struct cmd
 
 	if (fd >= 0)
 		cmd_fd = *identity;
+	error = adapter_start();
+	if (error) {
+		errno = error; /* the adapter has reported the cause */
+		return NULL;
+	}
+	/* from here on the adapter's progress thread is told of changes */
 	error = -device_refresh(device);
 	if (error) {
 		error_report(error, error == ENODEV ? CAUSE_DEVICE_GONE : CAUSE_MEMORY_EXHAUSTED,
 			     "%s", device->ib.name);
-		return NULL;
-	}
-	error = adapter_start();
-	if (error) {
-		errno = error; /* the adapter has reported the cause */
 		return NULL;
 	}
 	context = create_context(device, fd, &cmd_fd);
