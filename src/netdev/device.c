@@ -305,15 +305,30 @@ static void take_away(struct device *device)
 	lock_release(&device->lock);
 }
 
+/* By its name; if none has it, by its index: the interface may have another name now. */
+static const struct interface *find_interface(struct device *device, const struct interface *list,
+					      int count)
+{
+	uint32_t ifindex = device_ifindex(device);
+	const struct interface *renamed = NULL;
+
+	for (int i = 0; i < count; i++) {
+		if (strcmp(list[i].name, device->interface) == 0)
+			return &list[i];
+		if (ifindex && list[i].index == ifindex)
+			renamed = &list[i];
+	}
+	return renamed;
+}
+
 void device_update(struct device *device, const struct interface *list, int count)
 {
-	for (int i = 0; i < count; i++) {
-		if (strcmp(list[i].name, device->interface) == 0) {
-			take_over(device, &list[i]);
-			return;
-		}
-	}
-	take_away(device);
+	const struct interface *interface = find_interface(device, list, count);
+
+	if (interface)
+		take_over(device, interface);
+	else
+		take_away(device);
 }
 
 /*

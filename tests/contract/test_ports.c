@@ -6,7 +6,9 @@
  * the right to make one.
  */
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "expect.h"
@@ -93,6 +95,18 @@ static void rule_31_port_without_carrier(struct pair *pair)
 	expect_port(side, IBV_EVENT_PORT_ACTIVE);
 }
 
+/* The device is the same, as an adapter's is. */
+static void rule_31_interface_is_renamed(struct pair *pair)
+{
+	struct side *side = open_alone();
+
+	sh("ip link set p0 down");
+	expect_port(side, IBV_EVENT_PORT_ERR);
+	sh("ip link set p0 name q0 && ip link set q0 up");
+	expect_port(side, IBV_EVENT_PORT_ACTIVE);
+	REQUIRE(state_of(side) == IBV_PORT_ACTIVE, "state %d", state_of(side));
+}
+
 static bool has_gid(struct side *side, uint8_t last)
 {
 	union ibv_gid gid;
@@ -145,10 +159,46 @@ static void rule_31_each_context_once(struct pair *pair)
 	expect_quiet(other);
 }
 
+/*
+ * Starts verbatimd in its place, in the middle of ibv_open_device, after the interface got another
+ * address.
+ */
+static void write_daemon(const char *path)
+{
+	const char *daemon = getenv("VERBATIM_DAEMON");
+	FILE *script = fopen(path, "w");
+
+	if (!daemon)
+		skip_because("VERBATIM_DAEMON does not name verbatimd");
+	REQUIRE(script, "%s", path);
+	fprintf(script,
+		"#!/bin/sh\nPATH=/usr/sbin:/usr/bin:/sbin:/bin\n"
+		"ip addr add 192.0.2.2/24 dev p0\nexec %s \"$@\"\n",
+		daemon);
+	fclose(script);
+	REQUIRE(chmod(path, 0700) == 0, "chmod");
+	setenv("VERBATIM_DAEMON", path, 1);
+}
+
+static void rule_31_address_that_comes_while_the_device_is_opened(struct pair *pair)
+{
+	char path[] = "/tmp/contract-ports-XXXXXX";
+	int fd = mkstemp(path);
+	struct side *side;
+
+	close(fd);
+	write_daemon(path);
+	side = open_alone();
+	unlink(path);
+	REQUIRE(has_gid(side, 1) && has_gid(side, 2), "the GIDs");
+}
+
 static const struct test tests[] = {
 	HERE(rule_31_port_down_and_up),
 	HERE(rule_31_port_without_carrier),
+	HERE(rule_31_interface_is_renamed),
 	HERE(rule_31_addresses),
+	HERE(rule_31_address_that_comes_while_the_device_is_opened),
 	HERE(rule_31_each_context_once),
 };
 
