@@ -12,6 +12,7 @@ import rows
 
 PATTERN = 64 << 20
 AT = 64 << 20  # in the guest's memory
+UNDER_WAY = ('setup', 'active', 'device', None)  # of a migration
 
 
 class Monitor:
@@ -63,7 +64,7 @@ def migrate(pinned):
                         {'capability': 'rdma-pin-all', 'state': pinned}])
                 incoming.ask('migrate-incoming', uri=f'rdma:{b.address}:{port}')
                 outgoing.ask('migrate', uri=f'rdma:{b.address}:{port}')
-                while (status := outgoing.ask('query-migrate').get('status')) in ('setup', 'active', None):
+                while (status := outgoing.ask('query-migrate').get('status')) in UNDER_WAY:
                     time.sleep(0.05)
                 rows.check(status == 'completed', status, source.report(), target.report())
                 # The source says so once all is sent; the target goes on when it has it.
