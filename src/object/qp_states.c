@@ -202,6 +202,16 @@ static bool is_of_connection(enum service service, enum ibv_qp_state from, enum 
 	return service == RNIC && to == IBV_QPS_RTS && from != to;
 }
 
+/*
+ * Without a move: what rdma_init_qp_attr gives for RTS, as the kernel's iwcm does, is the port
+ * alone. siw takes that in each state.
+ */
+static bool is_attribute(enum service service, enum ibv_qp_state from, enum ibv_qp_state to,
+			 int mask)
+{
+	return service == RNIC && from == to && !(mask & ~(CUR | PORT | ACCESS));
+}
+
 enum move_verdict qp_move_check(enum ibv_qp_state from, enum ibv_qp_state to, unsigned type,
 				int mask, int *which)
 {
@@ -209,6 +219,8 @@ enum move_verdict qp_move_check(enum ibv_qp_state from, enum ibv_qp_state to, un
 	const struct move *move;
 	int lacks, exceeds;
 
+	if (is_attribute(service, from, to, mask))
+		return MOVE_OK;
 	if ((unsigned int)from >= STATES || (unsigned int)to >= STATES || !moves[from][to].legal ||
 	    is_of_connection(service, from, to))
 		return MOVE_ILLEGAL;

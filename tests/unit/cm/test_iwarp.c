@@ -69,6 +69,40 @@ static void test_another_qp(void **state)
 	pair_close(&p);
 }
 
+static void move(struct rdma_cm_id *id, struct ibv_qp *qp, enum ibv_qp_state state)
+{
+	struct ibv_qp_attr attr = { .qp_state = state };
+	int mask;
+
+	CHECK(!rdma_init_qp_attr(id, &attr, &mask));
+	CHECK(!ibv_modify_qp(qp, &attr, mask));
+}
+
+/* As rdma-core's librdmacm moves it, up to RTS, which comes with the connection. */
+static void test_qp_that_the_program_moves(void **state)
+{
+	struct ibv_qp_init_attr init = { .cap = { 4, 4, 1, 1, 16 }, .qp_type = IBV_QPT_RC };
+	struct rdma_conn_param param = { .responder_resources = 1 };
+	struct ibv_cq *cq;
+	struct ibv_qp *qp;
+	struct pair p;
+
+	ask(&p);
+	cq = ibv_create_cq(p.child->verbs, 8, NULL, NULL, 0);
+	CHECK(cq);
+	init.send_cq = init.recv_cq = cq;
+	qp = ibv_create_qp(p.child->pd, &init);
+	CHECK(qp);
+	for (enum ibv_qp_state s = IBV_QPS_INIT; s <= IBV_QPS_RTS; s++)
+		move(p.child, qp, s);
+	param.qp_num = qp->qp_num;
+	CHECK(!rdma_accept(p.child, &param));
+	expect_event(p.active, RDMA_CM_EVENT_ESTABLISHED);
+	expect_event(p.passive, RDMA_CM_EVENT_ESTABLISHED);
+	CHECK(!ibv_destroy_qp(qp) && !ibv_destroy_cq(cq));
+	pair_close(&p);
+}
+
 /*
  * ------------------------------------------------------------------------------------------
  * The peer is a socket of this file.
@@ -571,6 +605,7 @@ int main(void)
 		cmocka_unit_test(test_qp_in_error),
 		cmocka_unit_test(test_no_such_qp),
 		cmocka_unit_test(test_another_qp),
+		cmocka_unit_test(test_qp_that_the_program_moves),
 		cmocka_unit_test(test_initiator_wants_the_stream),
 		cmocka_unit_test(test_initiator_dies),
 		cmocka_unit_test(test_initiator_says_something_else),

@@ -168,6 +168,15 @@ static void test_rnic(void **state)
 		assert_int_equal(qp_move_check(moves[i].from, moves[i].to, OPCODE_QPT_RNIC,
 					       moves[i].mask | IBV_QP_STATE, &which),
 				 moves[i].verdict);
+	/* for RTS rdma_init_qp_attr has the port alone, and no state */
+	for (int i = IBV_QPS_RESET; i <= IBV_QPS_ERR; i++) {
+		enum ibv_qp_state at = (enum ibv_qp_state)i;
+
+		assert_int_equal(qp_move_check(at, at, OPCODE_QPT_RNIC, IBV_QP_PORT, &which),
+				 MOVE_OK);
+		assert_int_not_equal(qp_move_check(at, at, OPCODE_QPT_RNIC, IBV_QP_QKEY, &which),
+				     MOVE_OK);
+	}
 }
 
 int main(void)
