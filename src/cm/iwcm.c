@@ -127,12 +127,15 @@ int iwcm_listen(struct id *id, int backlog)
 	if (!rc)
 		rc = iwcm_thread_start();
 	iw->backlog = backlog > 0 ? (unsigned)backlog : BACKLOG_DEFAULT;
-	if (!rc && listen(iw->fd, (int)iw->backlog) < 0)
-		rc = -errno;
-	if (!rc) {
-		iw->state = IWCM_LISTENING;
+	/* first, as the kernel takes connections from listen(2) on */
+	if (!rc)
 		rc = iwcm_watch(iw, EPOLLIN);
+	if (!rc && listen(iw->fd, (int)iw->backlog) < 0) {
+		rc = -errno;
+		iwcm_watch(iw, 0);
 	}
+	if (!rc)
+		iw->state = IWCM_LISTENING;
 	pthread_mutex_unlock(&iwcm.lock);
 	return rc;
 }

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -45,6 +46,7 @@ static int listener, peer;
 static sem_t is_there, has_forked, may_go_on;
 static bool is_watching;
 static bool makes_rsockets;
+static bool refuses_to_watch;
 static void (*end)(void *arg); /* of the connection that the QP takes */
 static void *arg_of_end;
 static bool takes;
@@ -89,6 +91,18 @@ int __wrap_socket(int domain, int type, int protocol);
 int __wrap_socket(int domain, int type, int protocol)
 {
 	return makes_rsockets ? open("/dev/null", O_RDWR) : __real_socket(domain, type, protocol);
+}
+
+int __real_epoll_ctl(int epoll, int how, int fd, struct epoll_event *event);
+int __wrap_epoll_ctl(int epoll, int how, int fd, struct epoll_event *event);
+
+/* As beyond fs.epoll.max_user_watches, for sockets of ends. */
+int __wrap_epoll_ctl(int epoll, int how, int fd, struct epoll_event *event)
+{
+	if (!refuses_to_watch || !event || !event->data.ptr)
+		return __real_epoll_ctl(epoll, how, fd, event);
+	errno = ENOSPC;
+	return -1;
 }
 
 int __real_bind(int fd, const struct sockaddr *name, socklen_t len);
@@ -232,6 +246,33 @@ static void fork_and_listen(const struct sockaddr_in *unused)
 	report(id.local.port);
 }
 
+static bool is_listened_to(void)
+{
+	struct sockaddr_in name = { .sin_family = AF_INET,
+				    .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+				    .sin_port = id.local.port };
+	int fd = socket(AF_INET, SOCK_STREAM, 0);
+	bool is = !connect(fd, (struct sockaddr *)&name, sizeof(name));
+
+	check(is || errno == ECONNREFUSED);
+	close(fd);
+	return is;
+}
+
+/* What rdma_listen says holds: nobody connects, and it can be tried again. */
+static void listen_unwatched(const struct sockaddr_in *unused)
+{
+	make_id();
+	check(!iwcm_bind(&id));
+	refuses_to_watch = true;
+	check(iwcm_listen(&id, 1) == -ENOSPC);
+	refuses_to_watch = false;
+	report(is_listened_to());
+	check(!iwcm_listen(&id, 1));
+	report(is_listened_to());
+	iwcm_end(&id);
+}
+
 /*
  * ------------------------------------------------------------------------------------------
  * The test.
@@ -370,6 +411,13 @@ static void test_fork_while_the_socket_is_made(void **state)
 	assert_int_equal(errno, ECONNREFUSED);
 }
 
+static void test_listener_that_cannot_be_watched(void **state)
+{
+	start(listen_unwatched);
+	assert_int_equal(await_report(), false);
+	assert_int_equal(await_report(), true);
+}
+
 static void test_librspreload(void **state)
 {
 	int rc;
@@ -391,6 +439,7 @@ int main(void)
 		TEST(test_qp_refuses_the_socket),
 		TEST(test_end_within_a_fork),
 		TEST(test_fork_while_the_socket_is_made),
+		TEST(test_listener_that_cannot_be_watched),
 		TEST(test_librspreload),
 	};
 
