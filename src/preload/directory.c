@@ -4,6 +4,7 @@
  * memory.
  */
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "preload/real.h"
@@ -160,8 +161,8 @@ PRELOAD_EXPORT int readdir_r(DIR *stream, struct dirent *entry, struct dirent **
 	if (!directory)
 		return real()->readdir_r(stream, entry, result);
 	next = readdir(stream);
-	if (next)
-		*entry = *next;
+	if (next) /* readdir_r(3): the caller's entry ends with the longest name, without padding */
+		memcpy(entry, next, offsetof(struct dirent, d_name) + strlen(next->d_name) + 1);
 	*result = next ? entry : NULL;
 	return 0;
 }

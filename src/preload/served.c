@@ -217,7 +217,7 @@ void served_stat(const struct served *served, struct stat *out)
 	out->st_dev = DEVICE_NUMBER;
 	out->st_ino = number_of(served->node.path);
 	out->st_mode = modes[served->node.kind];
-	out->st_nlink = served->node.kind == NODE_DIRECTORY ? 2 : 1;
+	out->st_nlink = 1; /* for a directory: not counted */
 	out->st_size = (off_t)tree_size(&served->view, &served->node);
 	out->st_blksize = 4096;
 	if (served->node.kind == NODE_DEVICE)

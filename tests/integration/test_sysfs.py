@@ -93,6 +93,12 @@ def test_shell_tools(runner):
     found = runner.run('find', '-L', f'{PORT}/gids', '-type', 'f').split()
     assert len(found) == 16
     assert runner.run('grep', '-rl', '7f00:0001', f'{PORT}/gids') == f'{PORT}/gids/0\n'
+    # all the way down, without -L
+    real = f'/sys/devices/verbatim/{DEVICE}'
+    assert runner.run('find', real, '-name', 'lid') == f'{real}/infiniband/{DEVICE}/ports/1/lid\n'
+    # the types of GIDs that are not there cannot be read
+    assert runner.run('sh', '-c', f"grep -rlsx '4: ACTIVE' {CLASS}/{DEVICE}/ || :") == f'{CLASS}/{DEVICE}/ports/1/state\n'
+    assert len(runner.run('ls', '-R', real).split(f'{real}')) > 10
     runner.run('sh', '-c', f'test -d {CLASS}/{DEVICE} && test -L {CLASS}/{DEVICE} && '
                'test -c /dev/infiniband/uverbs0 && test -r /dev/infiniband/../null')
     output = runner.run('ls', '-la', f'{CLASS}/', f'{CLASS}/{DEVICE}/')

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,6 +156,7 @@ static void statuses(void **state)
 
 	assert_int_equal(stat(DEVICE, &status), 0);
 	assert_true(S_ISDIR(status.st_mode));
+	assert_int_equal(status.st_nlink, 1);
 	assert_int_equal(lstat(DEVICE, &status), 0);
 	assert_true(S_ISLNK(status.st_mode));
 	assert_int_equal(lstat64(DEVICE, &status64), 0);
@@ -295,6 +297,9 @@ static void links(void **state)
 	assert_null(realpath(DEVICE "/nothing", NULL));
 }
 
+/* What readdir_r(3) asks for: less than the size of the structure, which has padding. */
+#define ENTRY_BYTES (offsetof(struct dirent, d_name) + NAME_MAX + 1)
+
 /* The names in a directory, with a space behind each. */
 static void read_names(DIR *stream, char *names)
 {
@@ -309,8 +314,10 @@ static void read_names(DIR *stream, char *names)
 static void directories(void **state)
 {
 	DIR *stream = opendir(DEVICE "/device"), *real = opendir("/proc/self");
+	_Alignas(struct dirent) char room[ENTRY_BYTES + 1] = { [ENTRY_BYTES] = 'x' };
 	char names[1024];
 	struct dirent64 *entry;
+	struct dirent *found;
 	struct stat status;
 	long position;
 
@@ -329,6 +336,13 @@ static void directories(void **state)
 	entry = readdir64(stream);
 	assert_string_equal(entry->d_name, "..");
 	assert_int_equal(entry->d_type, DT_DIR);
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+	assert_int_equal(readdir_r(stream, (struct dirent *)room, &found), 0);
+#pragma GCC diagnostic pop
+	assert_ptr_equal(found, room);
+	assert_string_equal(found->d_name, "class");
+	assert_int_equal(room[ENTRY_BYTES], 'x');
 
 	/* A real one beside it. */
 	entry = readdir64(real);
