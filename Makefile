@@ -13,7 +13,11 @@ $(BUILD)/build.ninja:
 setup:
 	scripts/setup
 
+# A build without tests (README.md) lacks what these run.
+with_tests = [ ! -e $(BUILD)/build.ninja ] || [ -d $(BUILD)/tests ] || meson configure $(BUILD) -Dtests=true
+
 demo: setup
+	$(with_tests)
 	$(MAKE) all
 	scripts/demo
 
@@ -48,6 +52,7 @@ fuzz: setup
 	scripts/fuzz 600
 
 bench: setup
+	$(with_tests)
 	$(MAKE) all
 	scripts/bench
 
