@@ -18,15 +18,21 @@
 #include "daemon/client.h"
 #include "daemon/daemon.h"
 
-/* So many addresses without a port are tried at a time, each once; the next time, others. */
+/* So many addresses without a port are tried at a time, each once a user; the next time, others. */
 #define LACKED_MAX   8
 #define LOOK_MS	     100
 #define LOOK_IDLE_MS 1000 /* when nothing waits but sessions that have hung up */
 
+/* What one user lacks: another one's share of ports may have room (gsi_get). */
+struct lacked {
+	struct cm_place place;
+	uid_t uid;
+};
+
 struct cm_return {
 	struct cm *cm;
-	bool has_changed; /* who is away, since the last look at all connections */
-	struct cm_place lacked[LACKED_MAX]; /* in the last try */
+	bool has_changed;		  /* who is away, since the last look at all connections */
+	struct lacked lacked[LACKED_MAX]; /* in the last try */
 	unsigned lacked_count;
 	struct loop_timer look;
 };
@@ -39,8 +45,10 @@ struct cm_return {
 static bool was_tried(const struct cm_return *r, const struct cm_connection *c)
 {
 	for (unsigned i = 0; i < r->lacked_count; i++) {
-		if (r->lacked[i].ifindex == c->ifindex &&
-		    !memcmp(r->lacked[i].gid, c->local_gid, CTL_GID_BYTES))
+		const struct lacked *l = &r->lacked[i];
+
+		if (l->uid == c->uid && l->place.ifindex == c->ifindex &&
+		    !memcmp(l->place.gid, c->local_gid, CTL_GID_BYTES))
 			return true;
 	}
 	return false;
@@ -49,7 +57,7 @@ static bool was_tried(const struct cm_return *r, const struct cm_connection *c)
 static bool open_port(struct cm_connection *c)
 {
 	struct cm_return *r = c->cm->returning;
-	struct cm_place *p;
+	struct lacked *l;
 
 	if (was_tried(r, c))
 		return true;
@@ -64,9 +72,10 @@ static bool open_port(struct cm_connection *c)
 			cm_connection_resume(c);
 		return true;
 	}
-	p = &r->lacked[r->lacked_count++];
-	memcpy(p->gid, c->local_gid, sizeof(p->gid));
-	p->ifindex = c->ifindex;
+	l = &r->lacked[r->lacked_count++];
+	l->uid = c->uid;
+	memcpy(l->place.gid, c->local_gid, sizeof(l->place.gid));
+	l->place.ifindex = c->ifindex;
 	return true;
 }
 
