@@ -27,8 +27,6 @@ static bool listening GUARDED_BY(watch_lock) = true;
 int port_table_init(void *arena)
 {
 	shown = arena_ports(arena);
-	for (int i = 0; i < PORT_TABLE_MAX; i++)
-		lock_init(&port_table[i].lock);
 	if (epoll < 0)
 		epoll = epoll_create1(EPOLL_CLOEXEC);
 	return epoll < 0 ? -errno : 0;
@@ -151,8 +149,10 @@ int port_table_add(struct wire_port *wire, const uint8_t gid[WIRE_GID_BYTES], ui
 	port = &port_table[i];
 	memcpy(port->gid, gid, WIRE_GID_BYTES);
 	port->ifindex = ifindex;
-	if (i == count)
+	if (i == count) {
 		port->is_group = is_group;
+		lock_init(&port->lock);
+	}
 	port->joins = is_group;
 	port->in_vain = PORT_COLD_LOOKS;
 	port->trusted_ns = clock_now_ns() + PORT_TRUST_NS;
@@ -223,11 +223,11 @@ void port_table_reset_after_fork(void)
 	for (int i = 0; i < PORT_TABLE_MAX; i++) {
 		struct wire_port *wire = port_table[i].wire;
 
-		lock_init(&port_table[i].lock);
-		port_table[i].watched = false;
+		/* only looked at, most entries take no memory: port_table_add sets the rest */
+		if (!wire)
+			continue;
 		port_table[i].wire = NULL;
-		if (wire)
-			udp_close(wire);
+		udp_close(wire);
 	}
 	port_table_count = 0;
 	if (epoll >= 0)
