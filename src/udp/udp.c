@@ -191,7 +191,7 @@ int udp_open_group(const uint8_t group[WIRE_GID_BYTES], uint32_t ifindex, struct
 		return -errno;
 	/*
 	 * An IPv6 socket that has joined on one interface gets what comes to another one, where
-	 * some other socket of this host has joined. Before Linux 5.7 this takes CAP_NET_RAW.
+	 * some other socket of this host has joined.
 	 */
 	udp_set(fd, SOL_SOCKET, SO_BINDTOIFINDEX, (int)ifindex);
 	/*

@@ -4,6 +4,7 @@
 #include <arpa/inet.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -133,6 +134,13 @@ uint32_t net_icrc(const uint8_t source[16], const uint8_t destination[16], uint1
 	c = crc(0xffffffff, lead, n + 8);
 	c = crc(c, bth, sizeof(bth));
 	return ~crc(c, bytes + sizeof(bth), length - (uint32_t)sizeof(bth));
+}
+
+bool net_wait(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, 5000) == 1;
 }
 
 uint64_t net_random(uint64_t *state)

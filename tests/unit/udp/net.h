@@ -33,6 +33,9 @@ uint32_t net_icrc(const uint8_t source[16], const uint8_t destination[16], uint1
 		  uint16_t destination_port, uint16_t identification, const uint8_t *bytes,
 		  uint32_t length);
 
+/* Whether the socket is readable, at the latest after 5 s. */
+bool net_wait(int fd);
+
 /* splitmix64 */
 uint64_t net_random(uint64_t *state);
 

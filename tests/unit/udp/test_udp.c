@@ -5,7 +5,6 @@
  */
 #include <errno.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -119,13 +118,6 @@ static void make_packet(struct wire_packet *p, unsigned header, unsigned payload
 	e->length += p->pad_bytes;
 }
 
-static void wait_for(int fd)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-
-	assert_int_equal(poll(&p, 1, 5000), 1);
-}
-
 /*
  * ------------------------------------------------------------------------------------------
  * Against a plain socket, with the ICRC computed a second time.
@@ -148,7 +140,7 @@ static void check_raw(int fd, const struct wire_flow *f, bool batches)
 		ssize_t n;
 		uint32_t icrc, first, next;
 
-		wait_for(fd);
+		assert_true(net_wait(fd));
 		n = recv(fd, bytes, sizeof(bytes), 0);
 		assert_int_equal(n, e->length + 4);
 		assert_memory_equal(bytes, e->bytes, e->length);
@@ -271,7 +263,7 @@ static void receive_all(struct wire_port *port)
 {
 	arrived = 0;
 	while (arrived < expected_count) {
-		wait_for(udp_fd(port));
+		assert_true(net_wait(udp_fd(port)));
 		assert_true(udp_receive(port, 4711, on_arrival) > 0);
 	}
 	assert_int_equal(udp_receive(port, 4711, on_arrival), 0);
@@ -370,7 +362,7 @@ static void test_lone_datagrams(void **state)
 		expected_count = arrived = 0;
 		make_packet(&packet, 12, 8, 1);
 		send_all(&f, &packet, 1);
-		wait_for(udp_fd(to));
+		assert_true(net_wait(udp_fd(to)));
 		assert_int_equal(udp_receive(to, 4711, on_arrival), 1);
 	}
 	assert_in_range(receives, 128, 128 + 16 + 128 / 16);

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,13 +34,6 @@ static struct wire_packet make_packet(void)
 
 	packet.piece[0] = (struct iovec){ payload, sizeof(payload) };
 	return packet;
-}
-
-static void wait_for(int fd)
-{
-	struct pollfd p = { .fd = fd, .events = POLLIN };
-
-	assert_int_equal(poll(&p, 1, 5000), 1);
 }
 
 static void send_one(const struct wire_flow *f, const struct wire_packet *packet)
@@ -107,7 +99,7 @@ static void run_group(bool v6)
 		struct wire_port *port = i ? second : first;
 
 		arrived = 0;
-		wait_for(udp_fd(port));
+		assert_true(net_wait(udp_fd(port)));
 		assert_int_equal(udp_receive(port, 0, note_flow), 1);
 		assert_int_equal(arrived, 1);
 		assert_memory_equal(seen.local, group, WIRE_GID_BYTES);
@@ -161,7 +153,7 @@ static void expect_at_one(const uint8_t local[WIRE_GID_BYTES], const uint8_t gro
 		assert_int_equal(udp_open_group(group, if_nametoindex(names[i]), &members[i]), 0);
 	f.ifindex = if_nametoindex(names[0]);
 	send_one(&f, &packet);
-	wait_for(udp_fd(members[0]));
+	assert_true(net_wait(udp_fd(members[0])));
 	assert_int_equal(udp_receive(members[0], 0, note_flow), 1);
 	assert_int_equal(udp_receive(members[1], 0, note_flow), 0);
 	udp_close(members[0]);
