@@ -153,8 +153,10 @@ static void *put_in(void *arg)
 		pthread_mutex_unlock(&q->lock);
 		/* the entry at the tail is this thread's */
 		bytes = recv(q->from, q->entries[q->tail % QUEUE_FRAMES].frame, FRAME_MAX, 0);
+		if (bytes < 0 && errno != EINTR && errno != ENETDOWN && errno != EINVAL)
+			fail("recv");
 		if (bytes < 0)
-			continue; /* interrupted, or a frame that cannot be described */
+			continue; /* EINVAL: a frame that struct virtio_net_hdr cannot describe */
 		q->entries[q->tail % QUEUE_FRAMES].bytes = (size_t)bytes;
 		q->entries[q->tail % QUEUE_FRAMES].due_ns = now() + q->delay_ns;
 		pthread_mutex_lock(&q->lock);
