@@ -105,7 +105,8 @@ static void connect_a(struct pair *p, enum ibcm_type type)
 	connection_connect(&p->a.c, &req, now_ns);
 }
 
-static void establish(struct pair *p)
+/* Until the active end has the REP. */
+static void ask_and_accept(struct pair *p)
 {
 	struct ibcm_message rep = { .qpn = 200, .psn = 2 };
 
@@ -116,6 +117,11 @@ static void establish(struct pair *p)
 	assert_int_equal(connection_accept(&p->b.c, &rep, now_ns), 0);
 	carry_all(p);
 	assert_int_equal(p->a.events[0], CONNECTION_ON_RESPONSE);
+}
+
+static void establish(struct pair *p)
+{
+	ask_and_accept(p);
 	assert_int_equal(connection_ready(&p->a.c), 0);
 	carry_all(p);
 	assert_int_equal(p->a.c.state, CONNECTION_ESTABLISHED);
@@ -202,14 +208,10 @@ static void test_repeats_what_was_lost(void **state)
 /* What is lost costs one CM response time-out, though nothing else was lost. */
 static void test_one_loss_costs_seconds(void **state)
 {
-	struct ibcm_message rep = { .qpn = 200 }, no = { .reason = IBCM_REASON_CONSUMER };
+	struct ibcm_message no = { .reason = IBCM_REASON_CONSUMER };
 	struct pair p;
 
-	init(&p);
-	connect_a(&p, IBCM_REQ);
-	carry_all(&p);
-	assert_int_equal(connection_accept(&p.b.c, &rep, now_ns), 0);
-	carry_all(&p);
+	ask_and_accept(&p);
 	assert_int_equal(connection_ready(&p.a.c), 0);
 	lose(&p.a); /* the RTU */
 	pass(&p.b, 5 * S);
@@ -261,14 +263,9 @@ static void test_a_slow_user_is_waited_for(void **state)
 /* The same of the active end, between REP and RTU. */
 static void test_a_slow_active_user_is_waited_for(void **state)
 {
-	struct ibcm_message rep = { .qpn = 200 };
 	struct pair p;
 
-	init(&p);
-	connect_a(&p, IBCM_REQ);
-	carry_all(&p);
-	assert_int_equal(connection_accept(&p.b.c, &rep, now_ns), 0);
-	carry_all(&p);
+	ask_and_accept(&p);
 	pass(&p.b, 5 * S);
 	carry_all(&p);
 	assert_true(p.b.c.deadline_ns > now_ns + 60 * S);
@@ -352,14 +349,9 @@ static void test_refused_datagrams(void **state)
 
 static void test_dreq_before_rtu(void **state)
 {
-	struct ibcm_message rep = { .qpn = 200 };
 	struct pair p;
 
-	init(&p);
-	connect_a(&p, IBCM_REQ);
-	carry_all(&p);
-	connection_accept(&p.b.c, &rep, now_ns);
-	carry_all(&p);
+	ask_and_accept(&p);
 	connection_ready(&p.a.c);
 	lose(&p.a);
 	connection_disconnect(&p.a.c, now_ns);
@@ -371,14 +363,9 @@ static void test_dreq_before_rtu(void **state)
 /* The passive end accepts and dies while the program of the active one has not looked yet. */
 static void test_dreq_before_ready(void **state)
 {
-	struct ibcm_message rep = { .qpn = 200 };
 	struct pair p;
 
-	init(&p);
-	connect_a(&p, IBCM_REQ);
-	carry_all(&p);
-	connection_accept(&p.b.c, &rep, now_ns);
-	carry_all(&p);
+	ask_and_accept(&p);
 	assert_int_equal(p.a.c.state, CONNECTION_REP_RCVD);
 	connection_abandon(&p.b.c, now_ns);
 	carry_all(&p);
@@ -441,7 +428,6 @@ static void test_dreq_names_the_qp(void **state)
 
 static void test_abandoned_in_every_state(void **state)
 {
-	struct ibcm_message rep = { .qpn = 200 };
 	struct pair p;
 
 	init(&p);
@@ -459,11 +445,7 @@ static void test_abandoned_in_every_state(void **state)
 	carry_all(&p);
 	assert_int_equal(p.a.events[0], CONNECTION_ON_REJECTED);
 
-	init(&p);
-	connect_a(&p, IBCM_REQ);
-	carry_all(&p);
-	connection_accept(&p.b.c, &rep, now_ns);
-	carry_all(&p);
+	ask_and_accept(&p);
 	connection_abandon(&p.a.c, now_ns);
 	carry_all(&p);
 	assert_int_equal(p.b.events[0], CONNECTION_ON_REJECTED);
