@@ -156,7 +156,7 @@ static void *put_in(void *arg)
 		if (bytes < 0 && errno != EINTR && errno != ENETDOWN && errno != EINVAL)
 			fail("recv");
 		if (bytes < 0)
-			continue; /* EINVAL: a frame that struct virtio_net_hdr cannot describe */
+			continue; /* EINVAL: PACKET_VNET_HDR cannot describe the frame */
 		q->entries[q->tail % QUEUE_FRAMES].bytes = (size_t)bytes;
 		q->entries[q->tail % QUEUE_FRAMES].due_ns = now() + q->delay_ns;
 		pthread_mutex_lock(&q->lock);
