@@ -73,10 +73,10 @@ static int dial_space(const struct sockname_space *space, int *out, char *why, s
 	sockname_of_daemon(space, &name);
 	rc = dial_name(space, &name, out, why, why_len);
 	/*
-	 * Another user's process on the abstract name must not keep this process from the
-	 * directory's daemon.
+	 * Another user's process must not keep this one from the directory's daemon, whether it
+	 * listens at the abstract name, or keeps its queue there full (-EAGAIN).
 	 */
-	return rc == -EPERM && has_dir ? -ECONNREFUSED : rc;
+	return (rc == -EPERM || rc == -EAGAIN) && has_dir ? -ECONNREFUSED : rc;
 }
 
 static const char *explain_dir(int rc)

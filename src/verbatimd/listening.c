@@ -4,33 +4,69 @@
 #include <errno.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
+#include "ctl/deadline.h"
 #include "daemon/client.h"
 #include "daemon/daemon.h"
 #include "daemon/service.h"
 #include "event/close_pool.h"
 
-/* The process that has the abstract name may be a trusted verbatimd, in another mount namespace. */
-static bool is_daemons(const struct daemon *d, const struct sockname *name)
+#define GIVE_WAY_MS 500
+#define PAUSE_MS    5
+
+enum holder { HOLDER_UNKNOWN, HOLDER_DAEMON, HOLDER_OTHER };
+
+static enum holder find_holder(const struct sockname *name, uid_t uid, struct ucred *peer)
 {
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-	struct ucred peer = { .uid = (uid_t)-1 };
-	socklen_t len = sizeof(peer);
-	bool is_ours = sock < 0 ||
-		       connect(sock, (const struct sockaddr *)&name->addr, name->len) < 0 ||
-		       getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &peer, &len) < 0 ||
-		       peer.uid == 0 || peer.uid == d->uid;
+	socklen_t len = sizeof(*peer);
+	bool is_known = sock >= 0 &&
+			!connect(sock, (const struct sockaddr *)&name->addr, name->len) &&
+			!getsockopt(sock, SOL_SOCKET, SO_PEERCRED, peer, &len);
 
 	if (sock >= 0)
 		close(sock);
+	if (!is_known)
+		return HOLDER_UNKNOWN;
+	return peer->uid == 0 || peer->uid == uid ? HOLDER_DAEMON : HOLDER_OTHER;
+}
+
+/*
+ * The process that has the abstract name may be a trusted verbatimd, in another mount namespace,
+ * which accepts connections at once or when it has begun. A process that does not in GIVE_WAY_MS
+ * (it does not listen, or its queue is full) cannot serve anybody, whoever it is.
+ */
+static bool is_served(const struct daemon *d, const struct sockname *name)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000 };
+	int64_t deadline_ns = deadline_in_ms(GIVE_WAY_MS);
+	struct ucred peer;
+	enum holder holder;
+
+	for (;;) {
+		holder = find_holder(name, d->uid, &peer);
+		if (holder != HOLDER_UNKNOWN || !deadline_left_ms(deadline_ns))
+			break;
+		nanosleep(&pause, NULL);
+	}
+	if (holder == HOLDER_DAEMON)
+		return true;
 	/* Only here: a program that starts a user's daemon takes its output for a failure. */
-	if (!is_ours && d->scope == DAEMON_OF_SYSTEM)
+	if (d->scope != DAEMON_OF_SYSTEM)
+		return false;
+	if (holder == HOLDER_OTHER)
 		fprintf(stderr,
 			"verbatimd: the socket @%s is held by process %d of user %u, which is not "
 			"verbatimd; only those are served who see %s\n",
 			d->space.text, (int)peer.pid, (unsigned)peer.uid, d->space.dir);
-	return is_ours;
+	else
+		fprintf(stderr,
+			"verbatimd: the socket @%s is held by a process that does not accept "
+			"connections; only those are served who see %s\n",
+			d->space.text, d->space.dir);
+	return false;
 }
 
 /* A socket on which a service manager listens for us, at one of the two names. */
@@ -103,7 +139,7 @@ int listening_begin(struct daemon *d)
 		return rc;
 	sockname_of_daemon(&d->space, &name);
 	rc = listen_at(&d->name, d, &name);
-	return rc == -EADDRINUSE && d->file.fd >= 0 && !is_daemons(d, &name) ? 0 : rc;
+	return rc == -EADDRINUSE && d->file.fd >= 0 && !is_served(d, &name) ? 0 : rc;
 }
 
 void listening_end(struct daemon *d)

@@ -669,67 +669,6 @@ static void test_program_without_standard_fds(void **state)
 	CHECK(waitpid(child, &status, 0) == child && status == 0);
 }
 
-/* Another process has the daemon's abstract name. */
-static void squat(int fd)
-{
-	struct sockname_space space;
-	struct sockname name;
-	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-
-	sockname_space_of_user(12345, &space);
-	sockname_of_daemon(&space, &name);
-	CHECK(!setuid(12346));
-	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	CHECK(!bind(sock, (struct sockaddr *)&name.addr, name.len) && !listen(sock, 8));
-	say(fd, 1);
-	pause();
-}
-
-static void connect_to_squatter(int fd)
-{
-	char why[256] = "";
-
-	CHECK(!setuid(12345));
-	CHECK(connect_and_explain(why, sizeof(why)) == -EPERM);
-	CHECK(strstr(why, "12346"));
-}
-
-/* Two processes meet in the directory, to which another user has no access. */
-static void connect_beside_squatter(int fd)
-{
-	struct ctl_peer_info peer;
-	struct ctl_client *a, *b;
-
-	CHECK(!setuid(12345));
-	a = join();
-	b = join();
-	CHECK(!ctl_peer(a, ctl_slot(b), &peer));
-	close_peer(&peer);
-	ctl_close(b);
-	ctl_close(a);
-}
-
-static void test_squatted_name(void **state)
-{
-	static const char dir[] = "/tmp/verbatim-12345";
-	struct worker squatter, victim;
-
-	if (geteuid() != 0) {
-		print_message("skipped: needs root to be two users\n");
-		skip();
-	}
-	worker_start(&squatter, squat);
-	hear(squatter.fd);
-	worker_start(&victim, connect_beside_squatter);
-	worker_end(&victim);
-	/* If the other user has both names, the message names it. */
-	CHECK(!chown(dir, 12346, -1));
-	worker_start(&victim, connect_to_squatter);
-	worker_end(&victim);
-	CHECK(!chown(dir, 12345, -1));
-	worker_kill(&squatter);
-}
-
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
 
 int main(void)
@@ -754,7 +693,6 @@ int main(void)
 		TEST(test_arena_of_huge_pages_is_refused),
 		TEST(test_start_leaves_no_trace_in_the_program),
 		TEST(test_program_without_standard_fds),
-		TEST(test_squatted_name),
 	};
 
 	return cmocka_run_group_tests_name("ctl client", tests, NULL, NULL);
