@@ -23,17 +23,20 @@ void cm_channel_notify(struct cm_channel *ch)
 
 void cm_channel_drain(struct cm_channel *ch)
 {
+	struct client *c = ch->owner->client;
 	char byte;
 
-	/* The program may have put descriptors in, which would have to be closed. */
-	if (close_pool_is_behind(ch->owner->client->uid)) {
-		client_disconnect(ch->owner->client, CLOSE_POOL_BEHIND);
-		return;
-	}
 	/* No more than cm_channel_notify put in: a program that puts in bytes wakes itself. */
-	while (ch->notices &&
-	       receive_queue_take_bytes(ch->owner->client->uid, ch->fd, &byte, sizeof(byte)) > 0)
+	while (ch->notices) {
+		/* The program may have put descriptors in, which have to be closed. */
+		if (close_pool_is_behind(c->uid)) {
+			client_disconnect(c, CLOSE_POOL_BEHIND);
+			return;
+		}
+		if (receive_queue_take_bytes(c->uid, ch->fd, &byte, sizeof(byte)) <= 0)
+			break;
 		ch->notices--;
+	}
 	ch->notices = 0;
 }
 

@@ -13,9 +13,14 @@
 
 #define REFUSED_MS 10 /* between two tries of what the kernel refuses */
 
+#define OTHERS_BYTES 4096 /* for credentials, a security label, a pidfd and timestamps */
+#ifndef SCM_PIDFD
+#define SCM_PIDFD 0x04 /* Linux 6.5 */
+#endif
+
 union control {
 	struct cmsghdr align;
-	char room[CMSG_SPACE(FDMSG_FDS_ROOM * sizeof(int))];
+	char room[CMSG_SPACE(FDMSG_FDS_ROOM * sizeof(int)) + OTHERS_BYTES];
 };
 
 int fdmsg_send(int sock, const void *message, size_t len, const int *fds, unsigned fd_count)
@@ -77,7 +82,8 @@ int fdmsg_send_until(int sock, const void *message, size_t len, const int *fds, 
 static void collect_fds(struct msghdr *mh, struct fdmsg *out)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(mh); c; c = CMSG_NXTHDR(mh, c)) {
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
+		if (c->cmsg_level != SOL_SOCKET ||
+		    (c->cmsg_type != SCM_RIGHTS && c->cmsg_type != SCM_PIDFD))
 			continue;
 
 		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
@@ -86,15 +92,15 @@ static void collect_fds(struct msghdr *mh, struct fdmsg *out)
 			int fd;
 
 			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(fd));
-			if (out->fd_count < FDMSG_FDS_ROOM)
+			if (c->cmsg_type == SCM_RIGHTS && out->fd_count < FDMSG_FDS_ROOM)
 				out->fds[out->fd_count++] = fd;
-			else
+			else if (fd >= 0)
 				close(fd);
 		}
 	}
 }
 
-ssize_t fdmsg_recv_bytes(int sock, void *bytes, size_t size, struct fdmsg *out)
+ssize_t fdmsg_recv_bytes(int sock, int flags, void *bytes, size_t size, struct fdmsg *out)
 {
 	struct iovec iov = { .iov_base = bytes, .iov_len = size };
 	union control control;
@@ -108,7 +114,7 @@ ssize_t fdmsg_recv_bytes(int sock, void *bytes, size_t size, struct fdmsg *out)
 			.msg_control = control.room,
 			.msg_controllen = sizeof(control.room),
 		};
-		len = recvmsg(sock, &mh, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+		len = recvmsg(sock, &mh, flags | MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
 	} while (len < 0 && errno == EINTR);
 	if (len < 0)
 		return -errno;
@@ -123,7 +129,7 @@ ssize_t fdmsg_recv_bytes(int sock, void *bytes, size_t size, struct fdmsg *out)
 int fdmsg_recv(int sock, struct fdmsg *out)
 {
 	union ctl_message body;
-	ssize_t len = fdmsg_recv_bytes(sock, &body, sizeof(body), out);
+	ssize_t len = fdmsg_recv_bytes(sock, 0, &body, sizeof(body), out);
 
 	if (len < 0)
 		return (int)len;

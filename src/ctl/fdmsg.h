@@ -35,7 +35,7 @@ struct fdmsg {
 
 /*
  * 0; -EAGAIN: the socket's buffer is full; -EPIPE, -ECONNRESET: the other end is gone; or another
- * -errno of sendmsg(2). fd_count: 0..CTL_FDS_MAX.
+ * -errno of sendmsg(2). fd_count: 0..FDMSG_FDS_ROOM.
  */
 int fdmsg_send(int sock, const void *message, size_t len, const int *fds, unsigned fd_count);
 
@@ -62,8 +62,13 @@ int fdmsg_send_until(int sock, const void *message, size_t len, const int *fds, 
  */
 int fdmsg_recv(int sock, struct fdmsg *out);
 
-/* The same for bytes of any kind: how many, or -errno; only the descriptors are in out. */
-ssize_t fdmsg_recv_bytes(int sock, void *bytes, size_t size, struct fdmsg *out);
+/*
+ * The same for bytes of any kind, with MSG_PEEK or no flags: how many, or -errno. In out are the
+ * descriptors and len, which is larger than size if the message did not fit. Whoever holds the
+ * socket may have asked for more control data (SO_PASSCRED, SO_PASSPIDFD, SO_TIMESTAMP): the
+ * descriptors come all the same, and a pidfd is closed.
+ */
+ssize_t fdmsg_recv_bytes(int sock, int flags, void *bytes, size_t size, struct fdmsg *out);
 
 /* As fdmsg_recv, and waits until the deadline (monotonic clock): -ETIMEDOUT instead of -EAGAIN. */
 int fdmsg_wait(int sock, int64_t deadline_ns, struct fdmsg *out);

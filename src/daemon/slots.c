@@ -174,6 +174,8 @@ int slots_adopt(struct client *c, unsigned slot, int token_fd)
 		return -EPROTO;
 	earlier = c->daemon->by_slot[slot];
 	rc = prove(c, slot, token_fd);
+	if (rc && rc != -EPERM)
+		return rc;
 	if (earlier)
 		return may_cut_off(earlier, slot, token_fd, rc) ? cut_off(earlier, c) : -EADDRINUSE;
 	if (rc == -EPERM && is_from_elsewhere(c->daemon, slot, token_fd))

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "event/close_pool.h"
 #include "event/receive_queue.h"
 
 #define PROBES_MAX 64
@@ -57,6 +58,10 @@ static int probe(uid_t uid, int sender, int token_fd, const struct sockname *nam
 			if (!sent && errno != EAGAIN)
 				return -EPERM;
 		}
+
+		/* They may have put descriptors in, which have to be closed. */
+		if (close_pool_is_behind(uid))
+			return -EDQUOT;
 
 		ssize_t n = receive_queue_take_bytes(uid, token_fd, got, sizeof(got));
 

@@ -2,7 +2,6 @@
 #include "event/fd_store.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,12 +11,6 @@
 #include "event/receive_queue.h"
 
 #define QUEUE_BYTES (1 << 20)
-
-/* As much as a message can have: a process that holds the store may have put anything into it. */
-union control {
-	struct cmsghdr align;
-	char room[CMSG_SPACE(FDMSG_FDS_ROOM * sizeof(int))];
-};
 
 /* A socket that is connected to itself takes messages from itself alone. */
 static int connect_to_itself(int fd)
@@ -54,62 +47,33 @@ int fd_store_create(void)
 
 int fd_store_add(int fd_store, const int *fds, unsigned count)
 {
-	char byte = 0;
-	struct iovec iov = { &byte, 1 };
-	union control control;
-	struct msghdr mh = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.room,
-		.msg_controllen = CMSG_SPACE(count * sizeof(int)),
-	};
-	struct cmsghdr *c = CMSG_FIRSTHDR(&mh);
+	int rc = fdmsg_send(fd_store, "", 1, fds, count);
 
-	memset(&control, 0, sizeof(control));
-	c->cmsg_level = SOL_SOCKET;
-	c->cmsg_type = SCM_RIGHTS;
-	c->cmsg_len = CMSG_LEN(count * sizeof(int));
-	memcpy(CMSG_DATA(c), fds, count * sizeof(int));
-	while (sendmsg(fd_store, &mh, MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
-		if (errno != EINTR)
-			return errno == EAGAIN ? -ENOBUFS : -errno;
-	}
-	return 0;
+	return rc == -EAGAIN ? -ENOBUFS : rc;
 }
 
 /* Copies what the next message has. Returns how many; 0: there is none; -errno. */
 static int look_at_next(int fd_store, int *fds, unsigned max)
 {
+	struct fdmsg m;
 	char byte;
-	struct iovec iov = { &byte, 1 };
-	union control control;
-	struct msghdr mh = {
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-		.msg_control = control.room,
-		.msg_controllen = sizeof(control.room),
-	};
-	struct cmsghdr *c;
-	int got[FDMSG_FDS_ROOM], count, rc = 0;
+	ssize_t len = fdmsg_recv_bytes(fd_store, MSG_PEEK, &byte, 1, &m);
+	int rc;
 
-	if (recvmsg(fd_store, &mh, MSG_PEEK | MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
-		return errno == EAGAIN ? 0 : -errno;
-	c = CMSG_FIRSTHDR(&mh);
-	if (!c || c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-		return mh.msg_flags & MSG_CTRUNC ? -EMFILE : -EPROTO;
-	count = (int)((c->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-	memcpy(got, CMSG_DATA(c), (size_t)count * sizeof(int));
-	if (mh.msg_flags & (MSG_CTRUNC | MSG_TRUNC))
-		rc = mh.msg_flags & MSG_TRUNC ? -EPROTO : -EMFILE;
-	else if ((unsigned)count > max)
-		rc = -E2BIG;
-	for (int i = 0; i < count; i++) {
-		if (rc)
-			close_pool_close(geteuid(), got[i]);
-		else
-			fds[i] = got[i];
-	}
-	return rc ? rc : count;
+	if (len < 0)
+		return len == -EAGAIN ? 0 : (int)len;
+	/* A process that holds the store may have put anything into it. */
+	if (m.fds_lost)
+		rc = -EMFILE;
+	else if (m.len != 1 || !m.fd_count)
+		rc = -EPROTO;
+	else
+		rc = m.fd_count > max ? -E2BIG : (int)m.fd_count;
+	if (rc < 0)
+		receive_queue_close_fds(geteuid(), &m);
+	for (unsigned i = 0; i < m.fd_count; i++)
+		fds[i] = m.fds[i];
+	return rc;
 }
 
 int fd_store_look(int fd_store, int *fds, unsigned max)

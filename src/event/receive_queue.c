@@ -13,6 +13,8 @@
 /* With fewer descriptors than this in all, a quarter of them is the reserve. */
 #define LIMIT_USUAL 1024
 
+#define MESSAGE_FDS (FDMSG_FDS_ROOM + 1) /* of a message, and a pidfd of its sender */
+
 void receive_queue_limit_fds(void)
 {
 	struct rlimit limit;
@@ -20,7 +22,7 @@ void receive_queue_limit_fds(void)
 	if (getrlimit(RLIMIT_NOFILE, &limit))
 		return;
 	limit.rlim_cur = limit.rlim_max < LIMIT_USUAL ? limit.rlim_max / 4 * 3
-						      : limit.rlim_max - FDMSG_FDS_ROOM;
+						      : limit.rlim_max - MESSAGE_FDS;
 	setrlimit(RLIMIT_NOFILE, &limit);
 }
 
@@ -53,7 +55,7 @@ static void take_back(uid_t uid, const struct rlimit *before, struct fdmsg *m)
 int receive_queue_take(uid_t uid, int sock, struct fdmsg *out)
 {
 	struct rlimit before = raise_limit();
-	ssize_t len = fdmsg_recv_bytes(sock, &out->body, sizeof(out->body), out);
+	ssize_t len = fdmsg_recv_bytes(sock, 0, &out->body, sizeof(out->body), out);
 
 	setrlimit(RLIMIT_NOFILE, &before);
 	if (len < 0)
@@ -76,7 +78,7 @@ ssize_t receive_queue_take_bytes(uid_t uid, int sock, void *bytes, size_t size)
 {
 	struct rlimit before = raise_limit();
 	struct fdmsg m;
-	ssize_t len = fdmsg_recv_bytes(sock, bytes, size, &m);
+	ssize_t len = fdmsg_recv_bytes(sock, 0, bytes, size, &m);
 
 	setrlimit(RLIMIT_NOFILE, &before);
 	if (len >= 0)

@@ -30,6 +30,10 @@
 #define FULL	 256  /* limit of all users' queued descriptors */
 #define IDLE_MS	 1500 /* in which idle threads have ended */
 #define CALLS	 12   /* of another user */
+#define QUEUE	 16   /* messages: more than the queue of a socket has, as it is by default */
+#ifndef SO_PASSPIDFD
+#define SO_PASSPIDFD 76
+#endif
 
 static struct {
 	struct ctl_client *first; /* starts the daemon, and keeps it */
@@ -150,31 +154,24 @@ static void test_not_received_yet(void **state)
 	check_others();
 }
 
-/* As many as a message can have. */
+/* As many as a message can have; the last one is `last`. */
+static void send_most(int sock, const void *message, size_t len, int last)
+{
+	int fds[FDMSG_FDS_ROOM];
+
+	for (int i = 0; i < FDMSG_FDS_ROOM - 1; i++)
+		fds[i] = t.reader;
+	fds[FDMSG_FDS_ROOM - 1] = last;
+	CHECK(!fdmsg_send(sock, message, len, fds, FDMSG_FDS_ROOM));
+}
+
 static void test_too_many(void **state)
 {
 	struct ctl_cm_ask create = { .header = { CTL_CM_CREATE_CHANNEL, 1 } };
 	int fd = make_lingering(), sock = cm_join();
-	struct iovec iov = { &create, sizeof(create) };
-	static union {
-		struct cmsghdr header;
-		char room[CMSG_SPACE(253 * sizeof(int))];
-	} control;
-	struct msghdr mh = { .msg_iov = &iov,
-			     .msg_iovlen = 1,
-			     .msg_control = &control,
-			     .msg_controllen = sizeof(control) };
 
-	control.header.cmsg_level = SOL_SOCKET;
-	control.header.cmsg_type = SCM_RIGHTS;
-	control.header.cmsg_len = CMSG_LEN(253 * sizeof(int));
-	for (unsigned i = 0; i < 253; i++) {
-		int given = i < 252 ? t.reader : fd;
-
-		memcpy(CMSG_DATA(&control.header) + i * sizeof(int), &given, sizeof(int));
-	}
 	CHECK(!kill(t.daemon, SIGSTOP));
-	CHECK(sendmsg(sock, &mh, 0) == sizeof(create));
+	send_most(sock, &create, sizeof(create), fd);
 	close(fd);
 	CHECK(!kill(t.daemon, SIGCONT));
 	CHECK(is_cut_off(sock));
@@ -245,22 +242,89 @@ static void test_without_room(void **state)
 	close(sock);
 }
 
-/* What is under way in a channel's descriptor, which is the program's to write to. */
+/* A channel with an event, whose descriptor is the program's to write to. */
+struct raised {
+	int sock, event_fd;
+	uint32_t channel;
+	struct ctl_cm_raise raise;
+};
+
+static void raise_event(struct raised *r)
+{
+	CHECK(!cm_ask(r->sock, &r->raise, sizeof(r->raise)).status);
+}
+
+static void make_raised(struct raised *r)
+{
+	r->sock = cm_join();
+	r->event_fd = cm_make_event_fd();
+	CHECK(!cm_create_channel(r->sock, r->event_fd, &r->channel));
+	r->raise = (struct ctl_cm_raise){ .header = { .type = CTL_CM_RAISE },
+					  .kind = CTL_CM_ADDR_RESOLVED,
+					  .id = cm_make_id(r->sock, r->channel) };
+}
+
+static void end_raised(struct raised *r)
+{
+	close(r->event_fd);
+	close(r->sock);
+}
+
+/* What is under way in it. */
 static void test_in_an_event_fd(void **state)
 {
-	int fd = make_lingering(), sock = cm_join(), event_fd = cm_make_event_fd();
-	struct ctl_cm_raise raise = { .header = { .type = CTL_CM_RAISE },
-				      .kind = CTL_CM_ADDR_RESOLVED };
-	uint32_t channel;
+	int fd = make_lingering();
+	struct raised r;
 
-	CHECK(!cm_create_channel(sock, event_fd, &channel));
-	raise.id = cm_make_id(sock, channel);
-	give(event_fd, "x", 1, &fd, 1);
-	CHECK(!cm_ask(sock, &raise, sizeof(raise)).status);
-	CHECK(!cm_event(sock, channel).answer);
+	make_raised(&r);
+	give(r.event_fd, "x", 1, &fd, 1);
+	raise_event(&r);
+	CHECK(!cm_event(r.sock, r.channel).answer);
 	check_others();
-	close(event_fd);
-	close(sock);
+	end_raised(&r);
+}
+
+/* The program wants to know who sends, and when. */
+static void test_beside_other_control_data(void **state)
+{
+	int fd = make_lingering(), on = 1;
+	struct raised r;
+
+	make_raised(&r);
+	CHECK(!setsockopt(r.event_fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)));
+	CHECK(!setsockopt(r.event_fd, SOL_SOCKET, SO_TIMESTAMP, &on, sizeof(on)));
+	CHECK(!kill(t.daemon, SIGSTOP));
+	send_most(r.event_fd, "x", 1, fd);
+	close(fd);
+	CHECK(!kill(t.daemon, SIGCONT));
+	raise_event(&r);
+	CHECK(!cm_event(r.sock, r.channel).answer);
+	check_others();
+	end_raised(&r);
+}
+
+/* Then the kernel makes a descriptor of the sender's process for whoever receives: Linux 6.5. */
+static void test_pidfds(void **state)
+{
+	int on = 1;
+	unsigned base;
+	struct raised r;
+
+	t.reader = -1;
+	make_raised(&r);
+	if (setsockopt(r.event_fd, SOL_SOCKET, SO_PASSPIDFD, &on, sizeof(on))) {
+		CHECK(errno == ENOPROTOOPT);
+		end_raised(&r);
+		print_message("skipped: needs SO_PASSPIDFD\n");
+		skip();
+	}
+	base = count_fds(t.daemon);
+	for (int i = 0; i < 8; i++) {
+		raise_event(&r);
+		CHECK(!cm_event(r.sock, r.channel).answer);
+	}
+	CHECK(count_fds(t.daemon) == base);
+	end_raised(&r);
 }
 
 static void test_in_an_event_fd_that_ends(void **state)
@@ -529,6 +593,99 @@ static void test_more_than_can_be_closed(void **state)
 	close(cm_join());
 }
 
+/* Fills the queue of a socket that the daemon is about to receive from with descriptors. */
+static void fill(int sender)
+{
+	int fds[FDMSG_FDS_ROOM];
+
+	for (int i = 0; i < FDMSG_FDS_ROOM; i++)
+		fds[i] = t.readers[0];
+	for (int i = 0; i < QUEUE && !fdmsg_send(sender, "x", 1, fds, FDMSG_FDS_ROOM); i++)
+		;
+}
+
+/* A sender to the token, which is bound. */
+static int make_sender(int token_fd)
+{
+	struct sockname name = { .len = sizeof(name.addr) };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	CHECK(!getsockname(token_fd, (struct sockaddr *)&name.addr, &name.len));
+	CHECK(!connect(fd, (struct sockaddr *)&name.addr, name.len));
+	return fd;
+}
+
+/* The daemon takes one message beyond the limit. */
+static void check_taken(unsigned base)
+{
+	CHECK(count_fds(t.daemon) <= base + BEHIND + FDMSG_FDS_ROOM + 2);
+}
+
+static void test_many_in_an_event_fd(void **state)
+{
+	struct ctl_cm_ask get = { .header = { .type = CTL_CM_GET_EVENT } };
+	struct raised r;
+	unsigned base;
+	char byte;
+	int kept;
+
+	make_raised(&r);
+	get.channel = r.channel;
+	limit_daemon();
+	jam(&kept);
+	for (int i = 0; i < QUEUE; i++)
+		raise_event(&r);
+	while (recv(r.event_fd, &byte, sizeof(byte), MSG_DONTWAIT) > 0)
+		;
+	base = count_fds(t.daemon);
+	fill(r.event_fd);
+	for (int i = 0; i < QUEUE && !fdmsg_send(r.sock, &get, sizeof(get), NULL, 0); i++)
+		;
+	CHECK(is_cut_off(r.sock));
+	check_taken(base);
+	clear_jam();
+	CHECK(is_let_go(kept, SOON_MS));
+	close(kept);
+	end_raised(&r);
+	CHECK(!prlimit(t.daemon, RLIMIT_NOFILE, &t.usual, NULL));
+	check_others();
+}
+
+/* A process returns with its token, which the daemon has to receive from. */
+static void test_many_in_a_token(void **state)
+{
+	struct ctl_hello hello = make_hello();
+	int sock = raw_connect(), fds[] = { make_arena(), make_wake(), make_arena(), -1 }, kept;
+	struct fdmsg m;
+	unsigned base;
+	int sender;
+
+	CHECK(!fdmsg_send(sock, &hello, sizeof(hello), fds, 3));
+	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m) && m.fd_count == 1);
+	hello.wanted_slot = m.body.welcome.slot;
+	fds[3] = m.fds[0];
+	close(sock);
+	limit_daemon();
+	jam(&kept);
+	base = count_fds(t.daemon);
+	sender = make_sender(fds[3]);
+	fill(sender);
+	close(sender);
+	sock = raw_connect();
+	CHECK(!fdmsg_send(sock, &hello, sizeof(hello), fds, 4));
+	CHECK(!fdmsg_wait(sock, deadline_in_ms(SOON_MS), &m));
+	CHECK(m.body.welcome.status == EDQUOT);
+	check_taken(base);
+	clear_jam();
+	CHECK(is_let_go(kept, SOON_MS));
+	close(kept);
+	close(sock);
+	for (int i = 0; i < 4; i++)
+		close(fds[i]);
+	CHECK(!prlimit(t.daemon, RLIMIT_NOFILE, &t.usual, NULL));
+	check_others();
+}
+
 /* Peers get no descriptors of another type than they expect. */
 static void test_wake_is_no_pipe(void **state)
 {
@@ -564,10 +721,14 @@ int main(void)
 		TEST(test_too_many),
 		TEST(test_without_room),
 		TEST(test_in_an_event_fd),
+		TEST(test_beside_other_control_data),
+		TEST(test_pidfds),
 		TEST(test_in_an_event_fd_that_ends),
 		TEST(test_in_a_descriptor_store),
 		TEST(test_many_at_once),
 		TEST(test_more_than_can_be_closed),
+		TEST(test_many_in_an_event_fd),
+		TEST(test_many_in_a_token),
 		TEST(test_port_that_is_being_closed),
 		TEST(test_wake_is_no_pipe),
 	};
