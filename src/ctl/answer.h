@@ -14,6 +14,7 @@
 #ifndef CTL_ANSWER_H
 #define CTL_ANSWER_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "ctl/fdmsg.h"
@@ -23,5 +24,12 @@
  * (both of the monotonic clock). A process that /proc does not show counts as not runnable.
  */
 int answer_wait(int sock, int64_t usual_ns, int64_t latest_ns, struct fdmsg *out);
+
+/*
+ * Whether the process that called listen() has another name than verbatimd. Then it is a service
+ * manager (systemd.socket(5)), which may be about to start a verbatimd, or has started one: what
+ * that does, nobody knows. False, too, if /proc does not show it.
+ */
+bool answer_is_by_manager(int sock);
 
 #endif

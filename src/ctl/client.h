@@ -48,10 +48,10 @@ struct ctl_client;
  * write it, and so does a call of this client that has queued a notice. The descriptors stay the
  * caller's, and open as long as the client exists. comm: shown by tools, cut to 15 characters. 0,
  * or -errno with one sentence in why (no newline): -ETIMEDOUT after CTL_CONNECT_MS, or after
- * CTL_REQUEST_MS if a daemon runs and hangs; -EPERM another user's process holds the daemon's name,
- * -ENOENT, -EACCES and others of launch_daemon, -EINVAL the arena or the heap is not sealed,
- * -ENOSPC no slot is free, -EDQUOT none for this user, -EPROTONOSUPPORT the daemon is of another
- * version.
+ * CTL_REQUEST_MS if a daemon runs and hangs, unless a service manager listens for it; -EPERM
+ * another user's process holds the daemon's name, -ENOENT, -EACCES and others of launch_daemon,
+ * -EINVAL the arena or the heap is not sealed, -ENOSPC no slot is free, -EDQUOT none for this user,
+ * -EPROTONOSUPPORT the daemon is of another version.
  */
 int ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int heap_fd, const char *comm,
 		char *why, size_t why_len);

@@ -129,6 +129,8 @@ static int send_hello(const struct ctl_client *c, struct entry *entry, int64_t d
 	 */
 	if (!rc || rc == -EPIPE)
 		rc = answer_wait(entry->sock, deadline_in_ms(CTL_REQUEST_MS), deadline_ns, &m);
+	if (rc == -ETIMEDOUT && answer_is_by_manager(entry->sock))
+		rc = answer_wait(entry->sock, deadline_ns, deadline_ns, &m);
 	if (rc) {
 		snprintf(why, why_len, "verbatimd does not answer: %s", strerror(-rc));
 		return rc == -EPIPE ? -ECONNRESET : rc;

@@ -496,10 +496,10 @@ static int connect_and_explain(char *why, size_t why_len)
 }
 
 /*
- * In place of a daemon: answers the first HELLO with a refusal, after it has slept, or spun, for
- * longer than a daemon usually needs.
+ * In place of a daemon, or of a service manager: answers the first HELLO with a refusal, after it
+ * has slept, or spun, for longer than a daemon usually needs.
  */
-static void answer_late(int fd, bool spins)
+static void answer_late(int fd, const char *name, bool spins)
 {
 	struct ctl_welcome welcome = {
 		.greeting = { .header = { .type = CTL_WELCOME, .seq = 1 },
@@ -510,12 +510,13 @@ static void answer_late(int fd, bool spins)
 	};
 	int64_t until_ms = now_ms() + CTL_REQUEST_MS + 1000;
 	struct sockname_space space;
-	struct sockname name;
+	struct sockname at;
 	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 
 	sockname_space_of_user(geteuid(), &space);
-	sockname_of_daemon(&space, &name);
-	CHECK(!bind(sock, (struct sockaddr *)&name.addr, name.len) && !listen(sock, 8));
+	sockname_of_daemon(&space, &at);
+	CHECK(!prctl(PR_SET_NAME, name));
+	CHECK(!bind(sock, (struct sockaddr *)&at.addr, at.len) && !listen(sock, 8));
 	say(fd, 1);
 	sock = accept(sock, NULL, NULL);
 	CHECK(sock >= 0);
@@ -529,15 +530,23 @@ static void answer_late(int fd, bool spins)
 
 static void answer_after_a_sleep(int fd)
 {
-	answer_late(fd, false);
+	answer_late(fd, "verbatimd", false);
 }
 
 static void answer_after_work(int fd)
 {
-	answer_late(fd, true);
+	answer_late(fd, "verbatimd", true);
 }
 
-/* A daemon that sleeps counts as hanging; the client waits for a runnable one. */
+static void start_late(int fd)
+{
+	answer_late(fd, "manager (1) R", false);
+}
+
+/*
+ * A daemon that sleeps counts as hanging; the client waits for a runnable one, and for one that a
+ * service manager starts.
+ */
 static void test_daemon_is_late(void **state)
 {
 	struct worker daemon;
@@ -550,6 +559,11 @@ static void test_daemon_is_late(void **state)
 	worker_kill(&daemon);
 
 	worker_start(&daemon, answer_after_work);
+	hear(daemon.fd);
+	CHECK(connect_and_explain(why, sizeof(why)) == -ENOSPC);
+	worker_kill(&daemon);
+
+	worker_start(&daemon, start_late);
 	hear(daemon.fd);
 	CHECK(connect_and_explain(why, sizeof(why)) == -ENOSPC);
 	worker_kill(&daemon);
