@@ -147,11 +147,30 @@ static void write_line(int fd, const char *line, size_t len)
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
+/* The file to append to; -1 if it cannot be opened, of which standard error is told once. */
+static int open_lines(void)
+{
+	static atomic_bool told;
+	char line[PATH_MAX + 160];
+	int fd = open(lines_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
+	int len;
+
+	if (fd >= 0)
+		return fd;
+	len = snprintf(line, sizeof(line),
+		       "verbatim[%d]: VERBATIM_EXPLAIN: %s cannot be opened (%m); until it can, "
+		       "causes go to standard error.\n",
+		       (int)getpid(), lines_path);
+	if (!atomic_exchange(&told, true))
+		write_line(STDERR_FILENO, line, (size_t)len);
+	return -1;
+}
+
 static void print_report(const struct arena_cause *report)
 {
 	UNCANCELLED;
 	char line[640], qp[32] = "";
-	int fd = STDERR_FILENO, len;
+	int file = -1, len;
 
 	if (report->qpn)
 		snprintf(qp, sizeof(qp), "QP 0x%06x: ", report->qpn);
@@ -163,12 +182,10 @@ static void print_report(const struct arena_cause *report)
 	}
 
 	if (lines == LINES_FILE)
-		fd = open(lines_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0644);
-	if (fd < 0)
-		return;
-	write_line(fd, line, len);
-	if (lines == LINES_FILE)
-		close(fd);
+		file = open_lines();
+	write_line(file >= 0 ? file : STDERR_FILENO, line, len);
+	if (file >= 0)
+		close(file);
 }
 
 enum report_mode { REPORT_KEEP, REPORT_PRINT };

@@ -230,7 +230,8 @@ static void no_reader_sees_a_torn_entry(void **state)
 }
 
 /* The environment is read once a process: each case has its own. Returns what went to stderr. */
-static void lines_of_child(const char *explain, const char *file, char *out, size_t out_len)
+static void lines_of_child(const char *explain, const char *file, const char *more, char *out,
+			   size_t out_len)
 {
 	int ends[2], status;
 	ssize_t len = 0, got;
@@ -243,7 +244,7 @@ static void lines_of_child(const char *explain, const char *file, char *out, siz
 		close(ends[0]);
 		close(ends[1]);
 		setenv("VERBATIM_EXPLAIN", explain, 1);
-		execl("/proc/self/exe", "test_cause", "--report", NULL);
+		execl("/proc/self/exe", "test_cause", "--report", more, NULL);
 		_exit(1);
 	}
 	close(ends[1]);
@@ -271,12 +272,12 @@ static void lines_are_written_if_asked(void **state)
 	assert_true(fd >= 0);
 	close(fd);
 
-	lines_of_child("0", NULL, out, sizeof(out));
+	lines_of_child("0", NULL, NULL, out, sizeof(out));
 	assert_string_equal(out, "");
-	lines_of_child("", NULL, out, sizeof(out));
+	lines_of_child("", NULL, NULL, out, sizeof(out));
 	assert_string_equal(out, "");
 
-	lines_of_child("1", NULL, out, sizeof(out));
+	lines_of_child("1", NULL, NULL, out, sizeof(out));
 	assert_int_equal(strncmp(out, "verbatim[", 9), 0);
 	text = strchr(out, ']');
 	assert_non_null(text);
@@ -285,9 +286,17 @@ static void lines_are_written_if_asked(void **state)
 			    "lkey 0x17. Use the lkey that ibv_reg_mr returned, and keep the "
 			    "region until the receive completes.\n");
 
-	lines_of_child(path, path, out, sizeof(out));
+	lines_of_child(path, path, NULL, out, sizeof(out));
 	assert_int_equal(strncmp(out, "verbatim[", 9), 0);
+	/* The file must not take the place of standard error. */
+	lines_of_child(path, path, "without stderr", out, sizeof(out));
 	unlink(path);
+
+	lines_of_child("/no/such/file", NULL, "twice", out, sizeof(out));
+	assert_non_null(strstr(out, "/no/such/file cannot be opened (No such file or directory)"));
+	assert_non_null(strstr(out, "QP 0x00c001: The lkey"));
+	assert_non_null(strstr(out, "QP 0x00c002: The lkey"));
+	assert_null(strstr(strstr(out, "/no/such/file") + 1, "/no/such/file"));
 }
 
 static void notes_are_kept_and_not_printed(void **state)
@@ -345,7 +354,14 @@ int main(int argc, char **argv)
 	/* The parent may have set SIG_IGN: then waitpid would find no child. */
 	signal(SIGCHLD, SIG_DFL);
 	if (argc > 1 && strcmp(argv[1], "--report") == 0) {
+		if (argc > 2 && strcmp(argv[2], "without stderr") == 0) {
+			close(STDERR_FILENO);
+			cause_report(CAUSE_RECEIVE_LKEY_UNKNOWN, 0xc001, "lkey 0x%x", 0x17u);
+			return fcntl(STDERR_FILENO, F_GETFD) >= 0;
+		}
 		cause_report(CAUSE_RECEIVE_LKEY_UNKNOWN, 0xc001, "lkey 0x%x", 0x17u);
+		if (argc > 2)
+			cause_report(CAUSE_RECEIVE_LKEY_UNKNOWN, 0xc002, "lkey 0x%x", 0x17u);
 		cause_note(CAUSE_LAST_WQE, 0xc001, NULL);
 		return 0;
 	}
