@@ -175,6 +175,11 @@ static int choose_library_dir(const struct options *options, struct libdir *libs
 		rc = libdir_find(program_dir, libs);
 	if (rc == 0 && !libs->build_tree)
 		return COMMAND_OK;
+	if (rc == -EINVAL) {
+		fprintf(stderr, "verbatim: the path of Verbatim's libraries has a ':' or ';': move "
+				"Verbatim\n");
+		return COMMAND_FAILED;
+	}
 	fprintf(stderr,
 		"verbatim: Verbatim is not installed in %s: run 'meson install' first, and then "
 		"the "

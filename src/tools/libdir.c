@@ -13,6 +13,7 @@
 #define LIBRDMACM  "librdmacm.so.1"
 #define LIBSYSFS   "libverbatim-sysfs.so"
 #define PROGRAMS   "bin"
+#define SEPARATORS ":;"
 
 /*
  * Whether base/sub has the library; if so, writes the directory's absolute path without links to
@@ -44,37 +45,43 @@ static void set_preload(const char *dir, struct libdir *out)
 		out->programs[0] = 0;
 }
 
-/* `base` is src in the build directory. */
-static bool find_in_build_tree(const char *base, struct libdir *out)
+/* `base` is src in the build directory. As libdir_find. */
+static int find_in_build_tree(const char *base, struct libdir *out)
 {
 	char verbs[PATH_MAX], cm[PATH_MAX], preload[PATH_MAX];
 	bool has_cm;
 
 	if (!has_library(base, "verbs", LIBIBVERBS, verbs))
-		return false;
+		return -ENOENT;
+	if (strpbrk(verbs, SEPARATORS))
+		return -EINVAL;
 	has_cm = has_library(base, "cm", LIBRDMACM, cm);
 	snprintf(out->library_path, sizeof(out->library_path), "%s%s%s", verbs, has_cm ? ":" : "",
 		 has_cm ? cm : "");
 	set_preload(has_library(base, "preload", LIBSYSFS, preload) ? preload : NULL, out);
 	out->build_tree = true;
-	return true;
+	return 0;
 }
 
 int libdir_find(const char *program_dir, struct libdir *out)
 {
+	static const char *const subs[] = { "src", ".." };
 	char base[PATH_MAX], dir[PATH_MAX];
+	int rc = -ENOENT;
 
 	/* build/verbatim and build/src/tools/verbatim */
-	if (snprintf(base, sizeof(base), "%s/src", program_dir) < (int)sizeof(base) &&
-	    find_in_build_tree(base, out))
-		return 0;
-	if (snprintf(base, sizeof(base), "%s/..", program_dir) < (int)sizeof(base) &&
-	    find_in_build_tree(base, out))
-		return 0;
+	for (size_t i = 0; i < sizeof(subs) / sizeof(*subs) && rc == -ENOENT; i++) {
+		if (snprintf(base, sizeof(base), "%s/%s", program_dir, subs[i]) < (int)sizeof(base))
+			rc = find_in_build_tree(base, out);
+	}
+	if (rc != -ENOENT)
+		return rc;
 
 	if (!has_library(program_dir, LIBDIR_FROM_BINDIR, LIBIBVERBS, dir) &&
 	    !has_library(LIBDIR_INSTALLED, ".", LIBIBVERBS, dir))
 		return -ENOENT;
+	if (strpbrk(dir, SEPARATORS))
+		return -EINVAL;
 	snprintf(out->library_path, sizeof(out->library_path), "%s", dir);
 	set_preload(has_library(dir, ".", LIBSYSFS, base) ? dir : NULL, out);
 	out->build_tree = false;

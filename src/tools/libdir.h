@@ -21,7 +21,8 @@ struct libdir {
 
 /*
  * Searches the build tree that `program_dir` is part of, then the installation, which may have been
- * moved, then the configured directory. 0, or -ENOENT: none of them has the library.
+ * moved, then the configured directory. 0; -ENOENT: none of them has the library; -EINVAL: the path
+ * has a character that separates the directories of LD_LIBRARY_PATH, ld.so(8).
  */
 int libdir_find(const char *program_dir, struct libdir *out);
 

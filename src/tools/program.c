@@ -116,17 +116,17 @@ bool program_interpreter(const char *path, char *interpreter, size_t len)
 	return snprintf(interpreter, len, "%s", word) < (int)len;
 }
 
-static bool is_privileged(int fd)
+static bool is_privileged(const char *path)
 {
 	struct stat st;
 
-	if (fstat(fd, &st) != 0)
+	if (stat(path, &st) != 0)
 		return false;
 	if ((st.st_mode & S_ISUID) && st.st_uid != getuid())
 		return true;
 	if ((st.st_mode & S_ISGID) && (st.st_mode & S_IXGRP) && st.st_gid != getgid())
 		return true;
-	return getuid() != 0 && fgetxattr(fd, "security.capability", NULL, 0) > 0;
+	return getuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0;
 }
 
 /* The file is not trusted: its numbers are bounded before use. */
@@ -150,18 +150,19 @@ static bool has_interpreter(int fd, const ElfW(Ehdr) * elf)
 
 enum program_verdict program_judge(const char *path)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	enum program_verdict verdict = PROGRAM_FINE;
 	ElfW(Ehdr) own, elf;
-	int own_fd;
+	int fd, own_fd;
 
+	/* Such a program may be one that its user can execute, and not read. */
+	if (is_privileged(path))
+		return PROGRAM_PRIVILEGED;
+	fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (fd < 0)
 		return PROGRAM_FINE;
 	own_fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
-	if (is_privileged(fd))
-		verdict = PROGRAM_PRIVILEGED;
-	else if (pread(fd, &elf, sizeof(elf), 0) != sizeof(elf) ||
-		 memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0)
+	if (pread(fd, &elf, sizeof(elf), 0) != sizeof(elf) ||
+	    memcmp(elf.e_ident, ELFMAG, SELFMAG) != 0)
 		verdict = PROGRAM_FINE; /* no ELF file */
 	else if (elf.e_ident[EI_CLASS] != OWN_CLASS ||
 		 (pread(own_fd, &own, sizeof(own), 0) == sizeof(own) &&

@@ -4,7 +4,7 @@
  *
  * In:  a name as given to execvp, PATH, the file.
  * Out: its path; of a script its interpreter; a verdict. A file that cannot be read counts as
- *      PROGRAM_FINE.
+ *      PROGRAM_FINE, unless it is privileged.
  */
 #ifndef TOOLS_PROGRAM_H
 #define TOOLS_PROGRAM_H

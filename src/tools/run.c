@@ -128,6 +128,12 @@ static int find_libdir(struct libdir *libs)
 			"mount it, or start verbatim by its absolute path\n");
 		return -1;
 	}
+	if (rc == -EINVAL) {
+		fprintf(stderr,
+			"verbatim: the path of Verbatim's libraries has a ':' or ';', which "
+			"LD_LIBRARY_PATH cannot name: move Verbatim\n");
+		return -1;
+	}
 	if (rc != 0) {
 		fprintf(stderr,
 			"verbatim: libibverbs.so.1 is neither in the build tree around %s nor in "

@@ -124,6 +124,10 @@ def test_run_exit_statuses():
         for args, status, words in rows:
             got = call('run', '--', *args, program=top / 'verbatim')
             assert got.returncode == status and words in got.stderr, got
+    for colon in ('a:b', 'a;b'):
+        with tree(f'{colon}/verbatim', f'{colon}/src/verbs/libibverbs.so.1') as top:
+            got = call('run', 'true', program=top / colon / 'verbatim')
+            assert got.returncode == 125 and 'LD_LIBRARY_PATH cannot name' in got.stderr, got
     with tree('bin/verbatim') as top:
         got = call('run', 'true', program=top / 'bin/verbatim')
         # Not an error where Verbatim happens to be installed.

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -187,6 +188,9 @@ static void broken_headers_do_no_harm(void **state)
 
 static void set_user_id_is_noticed(void **state)
 {
+	pid_t child;
+	int status;
+
 	write_program(&image, sizeof(image), 0755);
 	/* Only root can make a file another's, and only another's changes the user. */
 	if (chown(path, getuid() + 1, (gid_t)-1) != 0)
@@ -194,6 +198,15 @@ static void set_user_id_is_noticed(void **state)
 	assert_int_equal(program_judge(path), PROGRAM_FINE);
 	assert_int_equal(chmod(path, 04755), 0);
 	assert_int_equal(program_judge(path), PROGRAM_PRIVILEGED);
+	/* Its users can execute, and not read it. */
+	assert_int_equal(chmod(path, 04711), 0);
+	assert_int_equal(chmod(dir, 0711), 0);
+	child = fork();
+	if (child == 0)
+		_exit(setuid(12345) || open(path, O_RDONLY) >= 0 ||
+		      program_judge(path) != PROGRAM_PRIVILEGED);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
 }
 
 int main(void)
