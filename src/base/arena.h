@@ -10,7 +10,7 @@
  *   offset    size      what
  *   0         2 KiB     struct arena_header
  *   2 KiB     2 KiB     32 x struct arena_port: UDP ports this process has open
- *   4 KiB     4 KiB     64 x struct arena_hazard: hazard pointers of this process's threads
+ *   4 KiB     4 KiB     64 x struct arena_hazard_line: hazard pointers of this process's threads
  *   8 KiB     4 KiB     16 x struct arena_device: devices this process has open
  *   12 KiB    64 KiB    256 x struct arena_cause: the ring of causes (base/cause.h)
  *   76 KiB    4 KiB     512 counters of what belongs to no device (base/counter.h)
@@ -29,9 +29,8 @@
 #include <stdint.h>
 
 #define ARENA_MAGIC   0x766572626174696dull /* "verbatim" */
-#define ARENA_VERSION 4
+#define ARENA_VERSION 5
 
-#define ARENA_HAZARDS  64
 #define ARENA_PORTS    32
 #define ARENA_DEVICES  16
 #define ARENA_CAUSES   256
@@ -45,6 +44,9 @@
 
 #define ARENA_ADDRESSES	      64
 #define ARENA_DEVICE_COUNTERS 64
+#define ARENA_HAZARD_LINES    64
+#define ARENA_LINE_HAZARDS    3 /* as many as a thread can have */
+#define ARENA_HAZARDS	      (ARENA_HAZARD_LINES * ARENA_LINE_HAZARDS)
 #define ARENA_QPS_A_BIT	      1024 /* of arena_header.qps_used */
 
 /* A GID, its two halves in network order. Barrier ADDRESS, in adapter/contexts.c and path.c. */
@@ -89,7 +91,12 @@ struct arena_header {
 /* A key, and the slot of its owner, in use by a thread of the owner of this arena. */
 struct arena_hazard {
 	/* 0 or slot << 32 | key; see memory/hazard.h */
-	_Alignas(64) _Atomic uint64_t what;
+	_Atomic uint64_t what;
+};
+
+/* One cache line, which one thread writes; but the last ones (memory/hazard.c). */
+struct arena_hazard_line {
+	_Alignas(64) struct arena_hazard hazards[ARENA_LINE_HAZARDS];
 };
 
 struct arena_device {
@@ -219,7 +226,7 @@ struct arena_key {
 
 static_assert(sizeof(struct arena_header) <= ARENA_PORT_OFFSET, "header");
 static_assert(sizeof(struct arena_port) == 64, "port");
-static_assert(sizeof(struct arena_hazard) == 64, "hazard");
+static_assert(sizeof(struct arena_hazard_line) == 64, "hazard");
 static_assert(sizeof(struct arena_device) == 128, "device");
 static_assert(sizeof(struct arena_cause) == 256, "cause");
 static_assert(sizeof(struct arena_traffic) == 128, "traffic");
@@ -232,9 +239,17 @@ static inline struct arena_header *arena_header(void *arena)
 	return arena;
 }
 
-static inline struct arena_hazard *arena_hazards(void *arena)
+static inline struct arena_hazard_line *arena_hazard_lines(void *arena)
 {
 	return (void *)((char *)arena + ARENA_HAZARD_OFFSET);
+}
+
+/* Entry i of all lines together, below ARENA_HAZARDS. */
+static inline struct arena_hazard *arena_hazard(void *arena, unsigned i)
+{
+	struct arena_hazard_line *line = &arena_hazard_lines(arena)[i / ARENA_LINE_HAZARDS];
+
+	return &line->hazards[i % ARENA_LINE_HAZARDS];
 }
 
 static inline struct arena_port *arena_ports(void *arena)

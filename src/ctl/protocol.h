@@ -21,7 +21,7 @@
 #include "ctl/header.h"
 
 #define CTL_MAGIC	 0x74627256u /* "Vrbt" */
-#define CTL_VERSION	 13u
+#define CTL_VERSION	 14u
 #define CTL_SLOT_MAX	 1023u /* slots are 1..1023; 0 is the daemon's own */
 #define CTL_COMM_BYTES	 16
 #define CTL_MGID_BYTES	 16

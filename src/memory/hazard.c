@@ -13,19 +13,20 @@
 #include "base/clock.h"
 
 /*
- * Entries below OWNED_ENTRIES belong to a thread each. Those above are shared by all threads.
+ * Lines below OWNED_LINES belong to a thread each. Of those above, threads without a line share the
+ * first entries.
  *
- * Waiting for a shared entry ends. A thread that has n hazards takes its next entry at level n. A
+ * Waiting for a shared entry ends. A thread that has n of them takes its next one at level n. A
  * thread with an entry of level n waits, if at all, at level n + 1. A thread with one of the last
  * level does not wait: it has hazards on the remote region, on the local one, and on the region of
  * another process that the local one stands for (memory/imported.h), and needs no more. So the last
  * level becomes free, therefore the one below it, and so on.
  */
-#define OWNED_ENTRIES (ARENA_HAZARDS - 16)
-#define LEVELS	      3
-#define NO_ENTRY      (-1)
-#define TAKEN	      1ull	   /* the holder is being written; no valid key has slot 0 */
-#define IN_HEAP	      (1ull << 63) /* by hazard_set_in_heap; slots are smaller */
+#define OWNED_LINES (ARENA_HAZARD_LINES - 16)
+#define LEVELS	    ARENA_LINE_HAZARDS
+#define NO_LINE	    (-1)
+#define TAKEN	    1ull	 /* the holder is being written; no valid key has slot 0 */
+#define IN_HEAP	    (1ull << 63) /* by hazard_set_in_heap; slots are smaller */
 
 /* The pauses between scans: most copies are over in some microseconds. */
 #define YIELDS		4
@@ -43,29 +44,29 @@ static void *own_arena;
 static uint32_t own_slot;
 static _Atomic(hazard_visitor *) visitor;
 static enum barrier barrier_kind;
-static _Atomic bool owned[OWNED_ENTRIES];
-static const unsigned level_begin[LEVELS + 1] = { OWNED_ENTRIES, OWNED_ENTRIES + 8,
-						  OWNED_ENTRIES + 12, ARENA_HAZARDS };
+static _Atomic bool owned[OWNED_LINES];
+static const unsigned level_begin[LEVELS + 1] = { OWNED_LINES, OWNED_LINES + 8, OWNED_LINES + 12,
+						  ARENA_HAZARD_LINES };
 /*
- * The thread that took a shared entry last, as the address of its own_entry. It holds the entry
+ * The thread that took a shared entry last, as the address of its own_line. It holds the entry
  * until it clears it.
  */
-static _Atomic uintptr_t holders[ARENA_HAZARDS];
+static _Atomic uintptr_t holders[ARENA_HAZARD_LINES];
 static pthread_key_t owner_key;
 static pthread_once_t owner_once = PTHREAD_ONCE_INIT;
 
 /* initial-exec: four bytes of the static block, for an access without a call. */
-static _Thread_local int own_entry __attribute__((tls_model("initial-exec"))) = NO_ENTRY;
+static _Thread_local int own_line __attribute__((tls_model("initial-exec"))) = NO_LINE;
 
 static int membarrier(int command)
 {
 	return syscall(SYS_membarrier, command, 0, 0);
 }
 
-/* A thread ends, and releases its entry to others. The value is the entry's number, from 1. */
+/* A thread ends, and releases its line to others. The value is the line's number, from 1. */
 static void give_back(void *value)
 {
-	own_entry = NO_ENTRY;
+	own_line = NO_LINE;
 	atomic_store(&owned[(intptr_t)value - 1], false);
 }
 
@@ -91,11 +92,11 @@ void hazard_reset_after_fork(void)
 {
 	own_arena = NULL;
 	atomic_store(&visitor, NULL);
-	for (unsigned i = 0; i < OWNED_ENTRIES; i++)
+	for (unsigned i = 0; i < OWNED_LINES; i++)
 		atomic_store(&owned[i], false);
-	if (own_entry != NO_ENTRY)
+	if (own_line != NO_LINE)
 		pthread_setspecific(owner_key, NULL);
-	own_entry = NO_ENTRY;
+	own_line = NO_LINE;
 }
 
 void hazard_set_visitor(hazard_visitor *visit)
@@ -103,25 +104,29 @@ void hazard_set_visitor(hazard_visitor *visit)
 	atomic_store(&visitor, visit);
 }
 
-static void claim_entry(void)
+static void claim_line(void)
 {
-	for (int i = 0; i < OWNED_ENTRIES; i++) {
+	for (int i = 0; i < OWNED_LINES; i++) {
 		if (atomic_exchange(&owned[i], true))
 			continue;
 		if (pthread_setspecific(owner_key, (void *)(intptr_t)(i + 1)) != 0) {
 			atomic_store(&owned[i], false);
 			return;
 		}
-		own_entry = i;
+		own_line = i;
 		return;
 	}
 }
 
-/* A shared entry. Exact: while its holder is being written, the entry says TAKEN. */
+static struct arena_hazard *shared_entry(unsigned i)
+{
+	return arena_hazard_lines(own_arena)[i].hazards;
+}
+
+/* Exact: while its holder is being written, the entry says TAKEN. */
 static bool is_held_by(unsigned i, uintptr_t holder)
 {
-	uint64_t what =
-		atomic_load_explicit(&arena_hazards(own_arena)[i].what, memory_order_acquire);
+	uint64_t what = atomic_load_explicit(&shared_entry(i)->what, memory_order_acquire);
 
 	/* Barrier HOLDER, reader: the entry is loaded before its holder. */
 	return what != 0 && what != TAKEN &&
@@ -130,7 +135,7 @@ static bool is_held_by(unsigned i, uintptr_t holder)
 
 static bool take(unsigned i, uintptr_t holder, uint64_t what)
 {
-	struct arena_hazard *hazard = &arena_hazards(own_arena)[i];
+	struct arena_hazard *hazard = shared_entry(i);
 	uint64_t free_entry = 0;
 
 	if (!atomic_compare_exchange_strong(&hazard->what, &free_entry, TAKEN))
@@ -143,23 +148,23 @@ static bool take(unsigned i, uintptr_t holder, uint64_t what)
 
 static unsigned find_level(uintptr_t holder)
 {
-	unsigned hazards = own_entry != NO_ENTRY; /* the own entry is in use */
+	unsigned hazards = 0;
 
-	for (unsigned i = OWNED_ENTRIES; i < ARENA_HAZARDS; i++)
+	for (unsigned i = OWNED_LINES; i < ARENA_HAZARD_LINES; i++)
 		hazards += is_held_by(i, holder);
 	return hazards < LEVELS ? hazards : LEVELS - 1;
 }
 
-/* For a hazard within a hazard, or a thread without an entry of its own. */
+/* For a thread without a line. */
 static struct arena_hazard *publish_shared(uint64_t what)
 {
-	uintptr_t holder = (uintptr_t)&own_entry;
+	uintptr_t holder = (uintptr_t)&own_line;
 	unsigned level = find_level(holder);
 
 	for (;;) {
 		for (unsigned i = level_begin[level]; i < level_begin[level + 1]; i++)
 			if (take(i, holder, what))
-				return &arena_hazards(own_arena)[i];
+				return shared_entry(i);
 		sched_yield();
 	}
 }
@@ -168,15 +173,19 @@ static struct arena_hazard *publish(uint64_t what)
 {
 	struct arena_hazard *hazard;
 
-	if (own_entry == NO_ENTRY)
-		claim_entry();
-	if (own_entry == NO_ENTRY)
+	if (own_line == NO_LINE)
+		claim_line();
+	if (own_line == NO_LINE)
 		return publish_shared(what);
-	hazard = &arena_hazards(own_arena)[own_entry];
-	if (atomic_load_explicit(&hazard->what, memory_order_relaxed) != 0)
-		return publish_shared(what);
-	atomic_store_explicit(&hazard->what, what, memory_order_release);
-	return hazard;
+	hazard = arena_hazard_lines(own_arena)[own_line].hazards;
+	for (unsigned i = 0; i < ARENA_LINE_HAZARDS; i++, hazard++) {
+		if (atomic_load_explicit(&hazard->what, memory_order_relaxed))
+			continue;
+		atomic_store_explicit(&hazard->what, what, memory_order_release);
+		return hazard;
+	}
+	/* A signal handler has left copies by longjmp(3). */
+	return publish_shared(what);
 }
 
 static struct arena_hazard *begin(uint64_t what)
@@ -214,11 +223,13 @@ void hazard_leave_heap(struct arena_hazard *hazard)
 
 static bool has_entry(void *arena, uint64_t what, uint64_t mask)
 {
-	struct arena_hazard *hazards = arena_hazards(arena);
+	for (unsigned i = 0; i < ARENA_HAZARDS; i++) {
+		uint64_t entry =
+			atomic_load_explicit(&arena_hazard(arena, i)->what, memory_order_acquire);
 
-	for (unsigned i = 0; i < ARENA_HAZARDS; i++)
-		if ((atomic_load_explicit(&hazards[i].what, memory_order_acquire) & mask) == what)
+		if ((entry & mask) == what)
 			return true;
+	}
 	return false;
 }
 

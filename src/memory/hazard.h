@@ -21,9 +21,9 @@
  * nor with a lock held. A work request completes after a later scan (object/mw.h); a call gives up
  * (memory/key_revoke.h).
  *
- * A process has a fixed number of entries. A thread owns one, as long as there are enough. For a
- * hazard within a hazard, or without an entry of its own, it takes a shared one, and may wait for
- * it (hazard.c).
+ * A process has a fixed number of lines of entries. A thread owns a line, with an entry for each
+ * hazard within a hazard, as long as there are enough. Without a line of its own it takes a shared
+ * entry, and may wait for it (hazard.c).
  */
 #ifndef MEMORY_HAZARD_H
 #define MEMORY_HAZARD_H

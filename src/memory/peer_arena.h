@@ -43,7 +43,7 @@ static_assert(ARENA_QP_OFFSET % sizeof(struct arena_qp) == 0 &&
 	      "no entry lies in two windows");
 static_assert(PEER_KEYS_AT_ONCE * sizeof(struct arena_key) % PEER_WINDOW_BYTES == 0,
 	      "the keys at once fill windows");
-static_assert(ARENA_HAZARD_OFFSET + ARENA_HAZARDS * sizeof(struct arena_hazard) <=
+static_assert(ARENA_HAZARD_OFFSET + ARENA_HAZARD_LINES * sizeof(struct arena_hazard_line) <=
 		      PEER_WINDOW_BYTES,
 	      "the hazards are in the first window");
 

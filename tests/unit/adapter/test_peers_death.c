@@ -12,7 +12,7 @@
 
 static bool publishes(void *arena, uint64_t what)
 {
-	return arena_hazards(arena)[3].what == what;
+	return arena_hazard(arena, 3)->what == what;
 }
 
 /* The peer is a process that ends by end_child. */
@@ -42,7 +42,7 @@ static void test_the_dead_do_not_copy(void **state)
 	start_peer();
 	assert_non_null(find());
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);
-	arena_hazards(peer)[3].what = what;
+	arena_hazard(peer, 3)->what = what;
 	assert_int_equal(peers_visit_arenas(publishes, what), peer_pid);
 	die();
 	for (int looks = 0; looks < 3; looks++) {
@@ -52,7 +52,7 @@ static void test_the_dead_do_not_copy(void **state)
 	end_child(peer_pid);
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);
 	assert_int_equal(closed, 0);
-	arena_hazards(own)[3].what = what;
+	arena_hazard(own, 3)->what = what;
 	assert_int_equal(peers_visit_arenas(publishes, what), getpid());
 	hear_of_death();
 }
@@ -68,7 +68,7 @@ static void test_zombies_do_not_copy(void **state)
 	if (!peer_pid)
 		_exit(0);
 	assert_non_null(find());
-	arena_hazards(peer)[3].what = what;
+	arena_hazard(peer, 3)->what = what;
 	die();
 	assert_int_equal(waitid(P_PID, (id_t)peer_pid, &info, WEXITED | WNOWAIT), 0);
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);
@@ -86,7 +86,7 @@ static void test_pids_of_other_namespaces_say_nothing(void **state)
 		_exit(0);
 	assert_int_equal(waitpid(peer_pid, NULL, 0), peer_pid);
 	assert_non_null(find());
-	arena_hazards(peer)[3].what = what;
+	arena_hazard(peer, 3)->what = what;
 	die();
 	assert_int_equal(peers_visit_arenas(publishes, what), peer_pid);
 	hear_of_death();
@@ -98,7 +98,7 @@ static void test_who_is_known_to_be_dead_does_not_copy(void **state)
 	const uint64_t what = (uint64_t)OWN_SLOT << 32 | 0x123400;
 
 	assert_non_null(find());
-	arena_hazards(peer)[3].what = what;
+	arena_hazard(peer, 3)->what = what;
 	see_it_die();
 	assert_int_equal(peers_visit_arenas(publishes, what), 0);
 }
@@ -163,7 +163,7 @@ static void test_ends_a_broken_link(void **state)
 	assert_int_equal(broken, 1);
 	assert_ptr_equal(find(), link);
 	assert_int_equal(questions, 0);
-	arena_hazards(peer)[3].what = what;
+	arena_hazard(peer, 3)->what = what;
 	assert_false(peers_introduce_again(true));
 	hear_of_link(); /* of another verbatimd, whom the peer has asked */
 	assert_ptr_equal(find(), link);

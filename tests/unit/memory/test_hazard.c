@@ -11,15 +11,17 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "harness.h"
 
-#define COPIERS 3
-#define REGIONS 4
-#define ROUNDS	5000
-#define BYTES	256
+#define COPIERS	    3
+#define REGIONS	    4
+#define ROUNDS	    5000
+#define BYTES	    256
+#define KEY_OF_NONE 1 /* index 0 */
 
 static unsigned seed;
 static void *arena;
@@ -51,11 +53,12 @@ static void *copy(void *arg)
 	while (!atomic_load_explicit(&stop, memory_order_relaxed)) {
 		struct region *region = &regions[draw(&random) % REGIONS];
 		uint32_t key = atomic_load_explicit(&region->key, memory_order_relaxed), flags;
-		struct arena_hazard *hazard;
+		struct arena_hazard *outer, *hazard;
 		uint64_t host;
 
 		if (!key)
 			continue;
+		outer = hazard_set(HARNESS_SLOT, KEY_OF_NONE);
 		hazard = hazard_set(HARNESS_SLOT, key);
 		if (key_check(key_table(), key, 1, 0, 0, BYTES, 0, &host, &flags) == KEY_OK) {
 			memcpy(buffer, (void *)(uintptr_t)host, BYTES);
@@ -67,6 +70,7 @@ static void *copy(void *arg)
 			atomic_fetch_add_explicit(&refusals, 1, memory_order_relaxed);
 		}
 		hazard_clear(hazard);
+		hazard_clear(outer);
 	}
 	return NULL;
 }
@@ -109,19 +113,27 @@ static void revoke_waits_for_copiers(void **state)
 			key_revoke(regions[i].index);
 }
 
+/* As many as a thread can have: in its own line, and each is found. */
 static void hazards_nest(void **state)
 {
-	struct arena_hazard *outer = hazard_set(HARNESS_SLOT, 1);
-	struct arena_hazard *inner = hazard_set(HARNESS_SLOT, 2);
+	struct arena_hazard *hazards[ARENA_LINE_HAZARDS], *more;
 
-	assert_ptr_not_equal(outer, inner);
-	assert_true(atomic_load(&outer->what) == ((uint64_t)HARNESS_SLOT << 32 | 1));
-	assert_true(atomic_load(&inner->what) == ((uint64_t)HARNESS_SLOT << 32 | 2));
-	hazard_clear(inner);
-	hazard_clear(outer);
-	assert_true(atomic_load(&outer->what) == 0);
-	assert_ptr_equal(hazard_set(HARNESS_SLOT, 3), outer);
-	hazard_clear(outer);
+	for (uint32_t i = 0; i < ARENA_LINE_HAZARDS; i++) {
+		hazards[i] = hazard_set(HARNESS_SLOT, i + 1);
+		assert_ptr_equal(hazards[i], hazards[0] + i);
+		assert_int_equal(hazard_owner(i + 1), getpid());
+	}
+	more = hazard_set(HARNESS_SLOT, 4);
+	assert_true(more < hazards[0] || more >= hazards[0] + ARENA_LINE_HAZARDS);
+	assert_int_equal(hazard_owner(4), getpid());
+	hazard_clear(more);
+	assert_int_equal(hazard_owner(4), 0);
+	hazard_clear(hazards[1]);
+	assert_int_equal(hazard_owner(2), 0);
+	assert_int_equal(hazard_owner(3), getpid());
+	assert_ptr_equal(hazard_set(HARNESS_SLOT, 5), hazards[1]);
+	for (uint32_t i = 0; i < ARENA_LINE_HAZARDS; i++)
+		hazard_clear(hazards[i]);
 }
 
 static void *use_once(void *arg)
@@ -133,12 +145,12 @@ static void *use_once(void *arg)
 	return NULL;
 }
 
-/* More threads than entries, one after the other: a thread that ends gives its own back. */
+/* More threads than lines, one after the other: a thread that ends gives its own back. */
 static void entries_return_with_their_thread(void **state)
 {
-	struct arena_hazard *hazards[2 * ARENA_HAZARDS];
+	struct arena_hazard *hazards[2 * ARENA_HAZARD_LINES];
 
-	for (int i = 0; i < 2 * ARENA_HAZARDS; i++) {
+	for (int i = 0; i < 2 * ARENA_HAZARD_LINES; i++) {
 		pthread_t thread;
 
 		assert_int_equal(pthread_create(&thread, NULL, use_once, &hazards[i]), 0);
@@ -149,7 +161,7 @@ static void entries_return_with_their_thread(void **state)
 
 static struct gathering {
 	pthread_barrier_t all;
-	struct arena_hazard *hazards[ARENA_HAZARDS - 10];
+	struct arena_hazard *hazards[ARENA_HAZARD_LINES - 10];
 } gathering;
 
 static void *publish_and_wait(void *arg)
@@ -164,7 +176,7 @@ static void *publish_and_wait(void *arg)
 
 static void many_threads_at_once_have_an_entry_each(void **state)
 {
-	enum { THREADS = ARENA_HAZARDS - 10 };
+	enum { THREADS = ARENA_HAZARD_LINES - 10 };
 	pthread_t threads[THREADS];
 
 	pthread_barrier_init(&gathering.all, NULL, THREADS);
@@ -203,7 +215,7 @@ static void *hazard_within_hazards(void *arg)
 	return NULL;
 }
 
-/* More threads than entries; each takes further entries while it has one. */
+/* More threads than lines; each takes further entries while it has one. */
 static void nested_hazards_do_not_deadlock(void **state)
 {
 	struct timespec pause = { .tv_nsec = 10000000 };
@@ -224,7 +236,7 @@ static void nested_hazards_do_not_deadlock(void **state)
 	for (int i = 0; i < NESTING; i++)
 		pthread_join(threads[i], NULL);
 	for (int i = 0; i < ARENA_HAZARDS; i++)
-		assert_true(atomic_load(&arena_hazards(arena)[i].what) == 0);
+		assert_true(atomic_load(&arena_hazard(arena, i)->what) == 0);
 }
 
 int main(int argc, char **argv)

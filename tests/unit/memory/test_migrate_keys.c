@@ -13,7 +13,7 @@ static void test_hazard_of_a_stopped_peer(void **state)
 {
 	char *region = make_region(BYTES);
 	uint32_t key = make_key(region, BYTES, 0);
-	struct arena_hazard *hazard = &arena_hazards(peer_arena)[3];
+	struct arena_hazard *hazard = arena_hazard(peer_arena, 5);
 
 	hazard->what = (uint64_t)HARNESS_SLOT << 32 | key;
 	ask(key);
@@ -33,7 +33,7 @@ static void test_keys_of_a_moving_range(void **state)
 	char *region = make_region(2 * BYTES);
 	uint32_t key = make_key(region, BYTES, 0), inner = make_key(region + PAGE, PAGE, 0);
 	uint32_t beside = make_key(region + BYTES, BYTES, 0), late = 0;
-	struct arena_hazard *hazard = &arena_hazards(peer_arena)[3];
+	struct arena_hazard *hazard = arena_hazard(peer_arena, 5);
 	bool marked = false;
 
 	hazard->what = (uint64_t)HARNESS_SLOT << 32 | key;
@@ -66,7 +66,7 @@ static void test_keys_made_while_a_range_drains(void **state)
 {
 	char *region = make_region(BYTES), *other = make_region(PAGE);
 	uint32_t key = make_key(region, BYTES, 0);
-	struct arena_hazard *hazard = &arena_hazards(peer_arena)[3];
+	struct arena_hazard *hazard = arena_hazard(peer_arena, 5);
 
 	hazard->what = (uint64_t)HARNESS_SLOT << 32 | key;
 	assert_true(migrate_request(key));
@@ -109,7 +109,7 @@ static void test_hazard_on_a_dying_key(void **state)
 {
 	char *region = make_region(BYTES);
 	uint32_t first = make_key(region, BYTES, 0), second = make_key(region, BYTES, 0);
-	struct arena_hazard *hazard = &arena_hazards(peer_arena)[3];
+	struct arena_hazard *hazard = arena_hazard(peer_arena, 5);
 	uint64_t place;
 	pthread_t thread;
 

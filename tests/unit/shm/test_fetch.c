@@ -26,7 +26,7 @@ static unsigned hazards(void)
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < ARENA_HAZARDS; i++) {
-		uint64_t what = arena_hazards(rig.arena)[i].what;
+		uint64_t what = arena_hazard(rig.arena, i)->what;
 
 		count += what == ((uint64_t)FAR_SLOT << 32 | FAR_KEY);
 	}
@@ -169,7 +169,7 @@ static void expect_message(uint32_t bytes)
 	assert_int_equal(wc.byte_len, bytes);
 	assert_memory_equal(memory, heap + HEAP_LEAD, bytes);
 	for (unsigned i = 0; i < ARENA_HAZARDS; i++)
-		assert_int_equal(arena_hazards(rig.arena)[i].what, 0);
+		assert_int_equal(arena_hazard(rig.arena, i)->what, 0);
 }
 
 /* The next record of ours is this NAK. */
@@ -184,7 +184,7 @@ static void expect_nak(enum nak nak, uint32_t timer)
 		assert_int_equal(header.total, timer);
 	assert_int_equal(cq_pop(rig.cq, 1, &(struct ibv_wc){ 0 }), 0);
 	for (unsigned i = 0; i < ARENA_HAZARDS; i++)
-		assert_int_equal(arena_hazards(rig.arena)[i].what, 0);
+		assert_int_equal(arena_hazard(rig.arena, i)->what, 0);
 }
 
 static void test_fetches(void **state)

@@ -152,7 +152,7 @@ static enum onesided execute(int64_t budget)
 	if (last.calls)
 		assert_true(last.in_order);
 	for (unsigned i = 0; i < ARENA_HAZARDS; i++)
-		assert_int_equal(arena_hazards(rig.arena)[i].what, 0);
+		assert_int_equal(arena_hazard(rig.arena, i)->what, 0);
 	return result;
 }
 
