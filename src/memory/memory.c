@@ -37,7 +37,8 @@ void memory_copy_ordered(void *to, const void *from, size_t bytes)
 	const char *rest = (const char *)from + body;
 	uint64_t word;
 
-	memcpy(to, from, body);
+	if (body)
+		memcpy(to, from, body);
 	atomic_thread_fence(memory_order_release); /* LAST: the tail is stored after the body */
 	if (end - last == 8 && last >= (uintptr_t)to) {
 		memcpy(&word, rest, 8);

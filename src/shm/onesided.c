@@ -12,6 +12,8 @@
 
 /* Bytes of one system call. */
 #define SLICE_BYTES (256 * 1024)
+/* Bytes that are gathered first, so that one look at each local key does. */
+#define SMALL_BYTES 256
 
 /* The target's QP is connected to ours, and grants the right. */
 static bool target_agrees(struct qp *qp, struct link *link, uint32_t right, uint32_t *pd)
@@ -41,15 +43,22 @@ static int local_pieces(struct qp *qp, struct wqe *wqe, size_t bytes, uint32_t a
 }
 
 /*
- * Target memory that is mapped here: plain loads and stores. The local keys were checked for the
- * whole slice, so a failure now means that a key was revoked meanwhile.
+ * Whether copy_mapped checks all local keys of the slice before it stores anything. Others are
+ * checked before, so that a failure then means that a key was revoked meanwhile.
  */
+static bool is_checked_by_copy(const struct wqe *wqe, bool read, size_t bytes)
+{
+	return read ? wqe->num_sge == 1 : bytes <= SMALL_BYTES || wqe->flags & IBV_SEND_INLINE;
+}
+
+/* Target memory that is mapped here: plain loads and stores. */
 static enum onesided copy_mapped(struct shm_qp *lq, struct wqe *wqe, char *target, size_t bytes,
 				 enum cause *cause)
 {
 	bool read = opcode_operation(wqe->opcode) == OPERATION_READ;
 	size_t tail = ((uintptr_t)target + bytes) & 7;
 	uint32_t pd = lq->qp->pd->number;
+	char small[SMALL_BYTES];
 	uint64_t last;
 
 	/* Barrier READ-1: a READ's loads come after the stores of the WRITEs before it. */
@@ -62,11 +71,13 @@ static enum onesided copy_mapped(struct shm_qp *lq, struct wqe *wqe, char *targe
 		atomic_thread_fence(memory_order_acquire);
 	} else if (wqe->flags & IBV_SEND_INLINE) {
 		memory_copy_ordered(target, wqe->inline_data + wqe->done, bytes);
+	} else if (bytes <= SMALL_BYTES) {
+		*cause = memory_gather(wqe->sge, wqe->num_sge, pd, wqe->done, small, bytes);
+		if (*cause == CAUSE_NONE)
+			memory_copy_ordered(target, small, bytes);
 	} else {
 		if (!tail)
 			tail = sizeof(last);
-		if (tail > bytes)
-			tail = bytes;
 		*cause = memory_gather(wqe->sge, wqe->num_sge, pd, wqe->done, target, bytes - tail);
 		if (*cause == CAUSE_NONE)
 			*cause = memory_gather(wqe->sge, wqe->num_sge, pd, wqe->done + bytes - tail,
@@ -156,6 +167,8 @@ static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t hos
 	int pieces = 0;
 
 	*cause = check_all(qp, wqe, bytes, access);
+	if (*cause == CAUSE_NONE && mapped && is_checked_by_copy(wqe, read, bytes))
+		return copy_mapped(lq, wqe, mapped, bytes, cause);
 	if (*cause == CAUSE_NONE)
 		pieces = local_pieces(qp, wqe, bytes, access, iov, cause);
 	if (!pieces)

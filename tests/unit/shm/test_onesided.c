@@ -164,21 +164,34 @@ static void expect_written(size_t bytes)
 	assert_int_equal(target[bytes], CANARY);
 }
 
+static void write_once(size_t offset, size_t bytes)
+{
+	memset(heap, CANARY, HEAP_LEAD + 512);
+	post(IBV_WR_RDMA_WRITE, offset, bytes);
+	assert_int_equal(execute(BYTES), ONESIDED_DONE);
+	assert_int_equal(last.calls, 1);
+	assert_ptr_equal(last.to + last.bytes, target + bytes);
+	expect_written(bytes);
+}
+
 /* The aligned word that the message ends in is stored after the rest, whatever the alignment. */
 static void test_last_word(void **state)
 {
 	for (size_t offset = 8; offset < 24; offset++)
-		for (size_t bytes = 1; bytes <= 40; bytes++) {
-			uint8_t *word;
+		for (size_t bytes = 257; bytes <= 300; bytes++) {
+			write_once(offset, bytes);
+			assert_int_equal((uintptr_t)last.to,
+					 (uintptr_t)(target + bytes - 1) & ~7ul);
+		}
+}
 
-			memset(heap, CANARY, HEAP_LEAD + 128);
-			post(IBV_WR_RDMA_WRITE, offset, bytes);
-			word = (uint8_t *)((uintptr_t)(target + bytes - 1) & ~7ull);
-			assert_int_equal(execute(BYTES), ONESIDED_DONE);
-			assert_int_equal(last.calls, 1);
-			assert_ptr_equal(last.to, word > target ? word : target);
-			assert_ptr_equal(last.to + last.bytes, target + bytes);
-			expect_written(bytes);
+/* A small one is gathered, and stored in one ordered copy. */
+static void test_small(void **state)
+{
+	for (size_t offset = 8; offset < 24; offset++)
+		for (size_t bytes = 1; bytes <= 256; bytes++) {
+			write_once(offset, bytes);
+			assert_ptr_equal(last.to, target);
 		}
 }
 
@@ -273,10 +286,36 @@ static void test_local_key_beyond_the_heap(void **state)
 /* The last word's SGE is revoked: nothing but an error of this end. */
 static void test_local_key(void **state)
 {
-	post(IBV_WR_RDMA_WRITE, 8, 64);
-	wqe->sge[1].lkey = 0xdeadbeef;
-	assert_int_equal(execute(BYTES), ONESIDED_LOCAL_ERROR);
-	assert_int_equal(last.calls, 0);
+	static const enum ibv_wr_opcode kinds[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
+
+	for (int i = 0; i < 4; i++) {
+		memset(heap, CANARY, HEAP_LEAD + 512);
+		post(kinds[i / 2], 8, i % 2 ? 300 : 64);
+		wqe->sge[1].lkey = 0xdeadbeef;
+		assert_int_equal(execute(BYTES), ONESIDED_LOCAL_ERROR);
+		assert_int_equal(last.calls, 0);
+		assert_int_equal(target[0], CANARY);
+		assert_int_equal(memory[0], 0);
+	}
+}
+
+/* One SGE, of which the last byte is not the region's. */
+static void test_local_range(void **state)
+{
+	static const enum ibv_wr_opcode kinds[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
+
+	for (int i = 0; i < 4; i++) {
+		uint32_t bytes = i % 2 ? 300 : 64;
+
+		memset(heap, CANARY, HEAP_LEAD + 512);
+		post(kinds[i / 2], 8, bytes);
+		wqe->num_sge = 1;
+		wqe->sge[0].addr = (uintptr_t)(memory + BYTES + 1 - bytes);
+		wqe->sge[0].length = bytes;
+		assert_int_equal(execute(BYTES), ONESIDED_LOCAL_ERROR);
+		assert_int_equal(target[0], CANARY);
+		assert_int_equal(memory[BYTES - 1], (BYTES - 1) % 191);
+	}
 }
 
 /*
@@ -616,10 +655,12 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
 	const struct CMUnitTest tests[] = {
 		TEST(last_word),
+		TEST(small),
 		TEST(inline),
 		TEST(turns),
 		TEST(read),
 		TEST(local_key),
+		TEST(local_range),
 		TEST(local_key_of_a_later_slice),
 		TEST(local_key_beyond_the_heap),
 		TEST(by_message),
