@@ -45,7 +45,8 @@ struct ctl_client {
 	/* Guards all below, and reading from and writing to sock. */
 	pthread_mutex_t lock;
 	int sock;
-	bool down; /* the connection is lost */
+	bool down;	 /* the connection is lost */
+	int64_t hung_ns; /* when a request had no answer in time; 0: never. Under the lock. */
 	bool reconnecting;
 	pid_t daemon_pid;
 	uint32_t seq; /* of the last request; never 0 */

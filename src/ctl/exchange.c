@@ -12,10 +12,13 @@
 #include "ctl/kept_ports.h"
 #include "ctl/notices.h"
 
-static int exchange(struct ctl_client *c, struct ctl_header *request, size_t len,
+#define TURN_MS 100 /* for an answer of a daemon that hung while a thread waited for its turn */
+
+static int exchange(struct ctl_client *c, struct ctl_header *request, size_t len, int64_t since_ns,
 		    struct fdmsg *reply)
 {
-	int64_t deadline_ns = deadline_in_ms(CTL_REQUEST_MS);
+	bool hung = c->hung_ns > since_ns;
+	int64_t deadline_ns = deadline_in_ms(hung ? TURN_MS : CTL_REQUEST_MS);
 	int64_t latest_ns = deadline_in_ms(CTL_CONNECT_MS);
 	int rc;
 
@@ -39,8 +42,10 @@ static int exchange(struct ctl_client *c, struct ctl_header *request, size_t len
 			rc = -EPROTO;
 		fdmsg_close_fds(reply);
 	}
-	if (rc == -ETIMEDOUT)
+	if (rc == -ETIMEDOUT) {
+		c->hung_ns = deadline_now_ns();
 		return rc;
+	}
 	control_lose(c);
 	return -ENOTCONN;
 }
@@ -49,10 +54,12 @@ int exchange_request(struct ctl_client *c, struct ctl_header *request, size_t le
 		     enum ctl_type reply_type, size_t reply_len, struct fdmsg *reply)
 {
 	UNCANCELLED;
+	/* Threads that wait for their turn do not each wait for a daemon that hangs. */
+	int64_t since_ns = deadline_now_ns();
 	int rc;
 
 	pthread_mutex_lock(&c->lock);
-	rc = exchange(c, request, len, reply);
+	rc = exchange(c, request, len, since_ns, reply);
 	if (!rc && (reply->body.header.type != reply_type || reply->len != reply_len)) {
 		fdmsg_close_fds(reply);
 		control_lose(c);

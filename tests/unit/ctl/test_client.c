@@ -488,6 +488,33 @@ static void test_daemon_hangs(void **state)
 	ctl_close(c);
 }
 
+static void *ask_a_hanging_daemon(void *arg)
+{
+	struct ctl_peer_info peer;
+
+	CHECK(ctl_peer(arg, 1, &peer) == -ETIMEDOUT);
+	return NULL;
+}
+
+/* Threads that ask together wait together. */
+static void test_daemon_hangs_for_all(void **state)
+{
+	struct ctl_client *c = join();
+	pid_t daemon = ctl_daemon_pid(c);
+	int64_t asked_ms = now_ms();
+	pthread_t threads[4];
+
+	kill(daemon, SIGSTOP);
+	for (int i = 0; i < 4; i++)
+		CHECK(!pthread_create(&threads[i], NULL, ask_a_hanging_daemon, c));
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	CHECK(now_ms() - asked_ms < 2 * CTL_REQUEST_MS);
+	kill(daemon, SIGCONT);
+	CHECK(!ctl_mcast_attach(c, group));
+	ctl_close(c);
+}
+
 static int connect_and_explain(char *why, size_t why_len)
 {
 	struct ctl_client *c;
@@ -700,6 +727,7 @@ int main(void)
 		TEST(test_no_ports_to_return),
 		TEST(test_daemon_killed),
 		TEST(test_daemon_hangs),
+		TEST(test_daemon_hangs_for_all),
 		TEST(test_daemon_is_late),
 		TEST(test_daemon_is_slow_to_start),
 		TEST(test_missing_daemon_explains_itself),
