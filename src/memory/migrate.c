@@ -378,17 +378,14 @@ static int move_slice_in(const struct move_range *slice)
  */
 static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(range_lock)
 {
-	uint64_t bytes = range->end - range->start;
-	uint64_t from =
-		out ? (range->in - 1) / MIGRATE_SLICE_BYTES * MIGRATE_SLICE_BYTES : range->in;
-	uint64_t to = out				   ? range->in
-		      : from + MIGRATE_SLICE_BYTES < bytes ? from + MIGRATE_SLICE_BYTES
-							   : bytes;
+	uint64_t from = out ? range_slice_begin(range) : range->in;
+	uint64_t to = out ? range->in : range_slice_end(range);
 	struct move_range slice = {
 		.start = range->start + from,
 		.end = range->start + to,
 		.offset = range->offset + from,
 		.aside = range->aside ? range->aside + from : NULL,
+		.last = to == range->end - range->start,
 	};
 
 	*in = out ? from : to;

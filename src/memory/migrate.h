@@ -25,8 +25,6 @@
 
 /* The heap is sparse: so much address space, no memory. */
 #define MIGRATE_HEAP_BYTES (64ull << 30)
-/* A slice takes less than a millisecond on an idle machine. */
-#define MIGRATE_SLICE_BYTES (1ull << 20)
 
 #define MIGRATE_NEVER UINT64_MAX
 

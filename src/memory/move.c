@@ -252,6 +252,16 @@ static int take_held(const struct move_heap *heap, const struct look *look)
 	return error;
 }
 
+/*
+ * Advice that says nothing to memory of no file; but neighbours are one mapping only if they have
+ * the same. The last page has none, and is mapped when those before it have theirs.
+ */
+static void set_apart(const struct move_range *slice, uintptr_t at, size_t bytes)
+{
+	if (!slice->last)
+		madvise((void *)at, bytes, MADV_RANDOM);
+}
+
 static int look_at_plain(const struct move_heap *heap, uintptr_t start, uintptr_t end,
 			 struct look *look)
 {
@@ -281,24 +291,33 @@ int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end)
 	return busy_with_pins() || busy_with_threads(start, end) ? -EBUSY : 0;
 }
 
-int move_in(const struct move_heap *heap, const struct move_range *slice)
+static int take_guarded(const struct move_heap *heap, const struct move_range *slice,
+			const struct look *look)
 {
-	struct look look;
-	int guard, error = look_at_plain(heap, slice->start, slice->end, &look);
+	int guard, error;
 
-	if (error)
-		return error;
-	look.offset = slice->offset;
-	if (heap->needs_hold)
-		return take_held(heap, &look);
 	/* so that no page is missing, or shared with a child */
 	if (madvise((void *)slice->start, slice->end - slice->start, MADV_POPULATE_WRITE))
 		return -EACCES;
 	guard = guard_open(heap->permission == MOVE_ALWAYS);
 	if (guard < 0)
 		return guard;
-	error = take_and_exchange(heap, guard, &look, (uintptr_t)slice->aside);
+	error = take_and_exchange(heap, guard, look, (uintptr_t)slice->aside);
 	close(guard); /* threads that waited repeat their accesses */
+	return error;
+}
+
+int move_in(const struct move_heap *heap, const struct move_range *slice)
+{
+	struct look look;
+	int error = look_at_plain(heap, slice->start, slice->end, &look);
+
+	if (error)
+		return error;
+	look.offset = slice->offset;
+	error = heap->needs_hold ? take_held(heap, &look) : take_guarded(heap, slice, &look);
+	if (!error)
+		set_apart(slice, slice->start, slice->end - slice->start);
 	return error;
 }
 
@@ -421,7 +440,8 @@ int move_out(const struct move_heap *heap, const struct move_range *slice)
  * No system call compares and exchanges a mapping, so what the program maps there between the last
  * look and the exchange is lost.
  */
-static int exchange_private(const struct move_heap *heap, const struct mapping *piece, bool *shown)
+static int exchange_private(const struct move_heap *heap, const struct move_range *slice,
+			    const struct mapping *piece, bool *shown)
 {
 	size_t bytes = piece->end - piece->start, mapped = bytes;
 	char *window = heap->own ? heap_map(heap->own, piece->offset, &mapped) : NULL;
@@ -434,6 +454,7 @@ static int exchange_private(const struct move_heap *heap, const struct mapping *
 	fresh = syscall(SYS_mmap, NULL, bytes, rights, MAP_PRIVATE, heap->fd, piece->offset);
 	if (fresh == -1)
 		return -errno;
+	set_apart(slice, (uintptr_t)fresh, bytes);
 	if (!is_still_there(heap, piece)) {
 		syscall(SYS_munmap, fresh, bytes);
 		return -EAGAIN;
@@ -472,7 +493,7 @@ int move_out_private(const struct move_heap *heap, const struct move_range *slic
 		look.count = 0;
 		error = maps_visit(visit_pieces, &look);
 		for (unsigned i = 0; i < look.count && !error; i++)
-			error = exchange_private(heap, &look.pieces[i], shown);
+			error = exchange_private(heap, slice, &look.pieces[i], shown);
 	} while (!error && look.count == PIECES_MAX);
 	return error;
 }

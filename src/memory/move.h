@@ -61,6 +61,12 @@ struct move_range {
 	 * during holds, or leave without one.
 	 */
 	char *aside;
+	/*
+	 * Of several pages that move together, the last one alone. In the heap it is another
+	 * mapping than those before it, so the kernel refuses to enlarge the program's mapping of
+	 * them all (mremap(2)): behind them in the heap are others' pages.
+	 */
+	bool last;
 };
 
 /* 0, or -errno of fstat(2). */

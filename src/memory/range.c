@@ -97,6 +97,24 @@ struct range range_remove(unsigned index)
 	return range;
 }
 
+uint64_t range_slice_end(const struct range *range)
+{
+	uint64_t last = range->end - range->start - PAGE;
+
+	if (range->in >= last)
+		return last + PAGE;
+	return range->in + RANGE_SLICE_BYTES < last ? range->in + RANGE_SLICE_BYTES : last;
+}
+
+uint64_t range_slice_begin(const struct range *range)
+{
+	uint64_t last = range->end - range->start - PAGE;
+
+	if (range->in > last)
+		return last;
+	return (range->in - 1) / RANGE_SLICE_BYTES * RANGE_SLICE_BYTES;
+}
+
 /*
  * ------------------------------------------------------------------------------------------
  * The keys over a range.

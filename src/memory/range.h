@@ -22,6 +22,8 @@
 #include "base/lock.h"
 
 #define RANGES_MAX 1024
+/* A slice moves in less than a millisecond on an idle machine. */
+#define RANGE_SLICE_BYTES (1ull << 20)
 
 struct range {
 	uintptr_t start, end; /* whole pages */
@@ -58,6 +60,12 @@ int range_find_overlap(uintptr_t start, uintptr_t end) REQUIRES(range_lock);
 bool range_insert(const struct range *range, uint64_t heap_bytes, struct range **out)
 	REQUIRES(range_lock);
 struct range range_remove(unsigned index) REQUIRES(range_lock);
+/*
+ * What moves next: in, from range->in up to this end; or out, from this begin up to range->in. The
+ * last page moves by itself (move_range.last).
+ */
+uint64_t range_slice_end(const struct range *range);
+uint64_t range_slice_begin(const struct range *range);
 /* No range gets a place below this offset any more. */
 void range_retire(uint64_t end) REQUIRES(range_lock);
 

@@ -517,7 +517,7 @@ static void interrupt_every_ms(bool on)
 	assert_int_equal(setitimer(ITIMER_REAL, &often, NULL), 0);
 }
 
-#define MANY_SLICES (64 * MIGRATE_SLICE_BYTES)
+#define MANY_SLICES (64 * RANGE_SLICE_BYTES)
 
 /* Signal handlers run while a thread waits for pages to leave: the wait goes on. */
 static void test_signals_while_pages_leave(void **state)
