@@ -105,21 +105,30 @@ struct link *peer_link_make(struct ctl_peer_info *info)
 	return link;
 }
 
-struct link *peer_link_make_self(uint32_t slot, void *arena, int wake_fd)
+int peer_link_make_self(uint32_t slot, void *arena, int wake_fd, struct link **out)
 {
-	int shared = memfd_create("verbatim-link-self", MFD_CLOEXEC);
-	int wake = fcntl(wake_fd, F_DUPFD_CLOEXEC, 0);
+	int shared = memfd_create("verbatim-link-self", MFD_CLOEXEC), wake, error;
 	struct peer_arena own;
-	struct link *self = NULL;
 
+	if (shared < 0)
+		return -errno;
+	error = memory_file_extend(shared, LINK_BYTES_LONG);
+	if (error)
+		goto close_shared;
+	wake = fcntl(wake_fd, F_DUPFD_CLOEXEC, 0);
+	if (wake < 0) {
+		error = -errno;
+		goto close_shared;
+	}
 	peer_arena_open_own(&own, arena);
-	if (shared >= 0 && wake >= 0 && !memory_file_extend(shared, LINK_BYTES_LONG))
-		self = link_create(slot, getpid(), LINK_SELF, shared, &own, wake, -1);
-	if (shared >= 0)
-		close(shared);
-	if (self)
-		xcopy_probe(self);
-	else if (wake >= 0)
+	*out = link_create(slot, getpid(), LINK_SELF, shared, &own, wake, -1);
+	if (*out) {
+		xcopy_probe(*out);
+	} else {
+		error = -errno;
 		close(wake);
-	return self;
+	}
+close_shared:
+	close(shared);
+	return error;
 }

@@ -20,8 +20,8 @@
 /* NULL: not an arena, or no memory. Descriptors that the link keeps become -1 in `info`. */
 struct link *peer_link_make(struct ctl_peer_info *info);
 
-/* The link of this process to itself. `wake_fd` is duplicated. NULL: there is no memory for it. */
-struct link *peer_link_make_self(uint32_t slot, void *arena, int wake_fd);
+/* The link of this process to itself. `wake_fd` is duplicated. 0 or -errno. */
+int peer_link_make_self(uint32_t slot, void *arena, int wake_fd, struct link **out);
 
 /* It has a memfd for the link, of the right size. */
 bool peer_link_offers_memory(const struct ctl_peer_info *info);

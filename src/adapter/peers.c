@@ -53,13 +53,14 @@ static uint64_t look_ns; /* when peers_look_for_deaths is due */
 
 int peers_init(struct ctl_client *client, uint32_t slot, void *arena, int wake_fd)
 {
-	struct link *self = peer_link_make_self(slot, arena, wake_fd);
+	struct link *self;
+	int error = peer_link_make_self(slot, arena, wake_fd, &self);
 
 	ctl = client;
 	own_slot = slot;
 	own_arena = arena;
-	if (!self)
-		return -ENOMEM;
+	if (error)
+		return error;
 	lock_acquire(&links_lock);
 	links[slot] = self;
 	link_start(self); /* find_alive adds it to those that are polled */

@@ -432,6 +432,30 @@ static void test_gives_back_what_rests(void **state)
 	see_it_die();
 }
 
+/* All below are in use. */
+static int next_descriptor(void)
+{
+	int fd = dup(STDERR_FILENO);
+
+	assert_true(fd >= 0);
+	close(fd);
+	return fd;
+}
+
+/* It takes two descriptors, one of them for a moment. */
+static void test_without_descriptors(void **state)
+{
+	struct rlimit before, few;
+
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	for (unsigned left = 0; left < 2; left++) {
+		few = (struct rlimit){ (rlim_t)next_descriptor() + left, before.rlim_max };
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+		assert_int_equal(peers_init(NULL, OWN_SLOT, own, memory_fd), -EMFILE);
+		assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -453,6 +477,7 @@ int main(void)
 		TEST(asked_twice_with_other_memory),
 		TEST(peer_with_our_pid),
 		TEST(gives_back_what_rests),
+		TEST(without_descriptors),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
