@@ -17,10 +17,12 @@
 #include <stdint.h>
 
 struct imported_ops {
+	/* Notes the region of the other process (mr_spec.imported), before the key is published. */
+	void (*keep)(uint32_t index, const void *region);
 	/*
 	 * Copies `bytes` between `flat` and `address` of the region of `key`: into the region, or
-	 * out of it. 0, or -EFAULT: the region, its memory or its process is gone. The caller has a
-	 * hazard on the key.
+	 * out of it. 0, or -EFAULT: the region, its memory or its process is gone, or its pages
+	 * have been moving for 3 s. The caller has a hazard on the key.
 	 */
 	int (*copy)(uint32_t key, uint64_t address, void *flat, size_t bytes, bool into);
 	/* The key with this index is dead, and no thread has a hazard on it any more. */

@@ -146,7 +146,7 @@ int mr_create(const struct mr_spec *spec, struct mr **out)
 	mr->index = index;
 	mr->epoch = key_epoch();
 	mr->dm = spec->dm;
-	mr->imported = spec->imported;
+	mr->imported = spec->imported != NULL;
 	mr->dmabuf = spec->dmabuf ? *spec->dmabuf : (struct dmabuf){ .fd = -1 };
 	fill(mr, spec);
 	mr->ib.handle = index;
@@ -154,6 +154,8 @@ int mr_create(const struct mr_spec *spec, struct mr **out)
 	pd_get(spec->pd);
 	if (mr->dm)
 		atomic_fetch_add(&mr->dm->regions, 1);
+	if (spec->imported)
+		imported_ops->keep(index, spec->imported);
 	key_publish(index, key);
 	atomic_store(&regions[index], mr);
 	if (spec->access & (REMOTE_WRITES | IBV_ACCESS_REMOTE_READ))

@@ -71,8 +71,8 @@ struct mr_spec {
 	uint64_t iova;	 /* remote address of the first byte; 0 with IBV_ACCESS_ZERO_BASED */
 	uint32_t access; /* enum ibv_access_flags, the optional ones included */
 	bool null;	 /* reads return zeroes, writes are discarded; addr and length are unused */
-	bool imported;	 /* with `null`: memory of another process (memory/imported.h) */
-	struct dm *dm;	 /* that addr lies in, or NULL */
+	const void *imported; /* with `null`: memory of another process (memory/imported.h) */
+	struct dm *dm;	      /* that addr lies in, or NULL */
 	const struct dmabuf *dmabuf; /* that addr lies in, and that the region unmaps; or NULL */
 	uint64_t offset; /* of addr in the dma-buf, which programs see as the region's addr */
 };

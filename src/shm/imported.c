@@ -2,11 +2,12 @@
 #include "shm/imported.h"
 
 #include <errno.h>
-#include <sched.h>
+#include <stdatomic.h>
 #include <stddef.h>
 
 #include "base/arena.h"
 #include "base/cause.h"
+#include "base/uncancelled.h"
 #include "memory/hazard.h"
 #include "memory/imported.h"
 #include "shm/xcopy.h"
@@ -15,13 +16,13 @@
 #define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_ZERO_BASED)
-#define TRIES 100000 /* while pages move to the heap: some milliseconds */
 
 /* By the index of the key here. Written before the key is published, and after it is dead. */
 static struct imported {
-	struct link *link; /* with a reference */
-	uint32_t key;	   /* there */
-	uint32_t pd;	   /* number there */
+	struct link *link;	  /* with a reference */
+	uint32_t key;		  /* there */
+	uint32_t pd;		  /* number there */
+	atomic_bool stays_moving; /* the last copy has waited for that in vain */
 } regions[ARENA_KEYS];
 
 /* -EAGAIN: the region's pages migrate now. */
@@ -49,17 +50,28 @@ static int try_copy(const struct imported *region, uint64_t address, void *flat,
 	return error;
 }
 
+/* The caller may hold a QP's lock: one long wait is enough. */
 static int copy(uint32_t key, uint64_t address, void *flat, size_t bytes, bool into)
 {
-	const struct imported *region = &regions[KEY_INDEX(key)];
-	int error = -EAGAIN;
+	UNCANCELLED;
+	struct imported *region = &regions[KEY_INDEX(key)];
+	bool waits = !atomic_load_explicit(&region->stays_moving, memory_order_relaxed);
+	struct hazard_wait wait = { 0 };
+	int error;
 
-	for (int i = 0; i < TRIES && error == -EAGAIN; i++) {
+	do
 		error = try_copy(region, address, flat, bytes, into);
-		if (error == -EAGAIN)
-			sched_yield();
-	}
+	while (error == -EAGAIN && waits && hazard_wait(&wait));
+	atomic_store_explicit(&region->stays_moving, error == -EAGAIN, memory_order_relaxed);
 	return error ? -EFAULT : 0;
+}
+
+static void keep(uint32_t index, const void *region)
+{
+	const struct imported *from = region;
+
+	regions[index] = (struct imported){ from->link, from->key, from->pd, false };
+	link_get(from->link);
 }
 
 static void release(uint32_t index)
@@ -70,7 +82,7 @@ static void release(uint32_t index)
 
 void imported_init(void)
 {
-	static const struct imported_ops ops = { .copy = copy, .release = release };
+	static const struct imported_ops ops = { .keep = keep, .copy = copy, .release = release };
 
 	imported_ops = &ops;
 }
@@ -81,8 +93,8 @@ int imported_import(struct link *link, uint32_t pd_number, uint32_t handle, stru
 	const struct arena_key *entry =
 		handle < ARENA_KEYS ? peer_arena_key(&link->arena, handle) : NULL;
 	uint32_t key = entry ? atomic_load_explicit(&entry->key, memory_order_acquire) : 0;
-	struct mr_spec spec = { .pd = pd, .null = true, .imported = true };
-	int error;
+	struct imported region = { .link = link, .key = key, .pd = pd_number };
+	struct mr_spec spec = { .pd = pd, .null = true, .imported = &region };
 
 	if (!key || entry->pd != pd_number ||
 	    atomic_load_explicit(&entry->flags, memory_order_relaxed) & (KEY_MW | KEY_NULL)) {
@@ -98,10 +110,5 @@ int imported_import(struct link *link, uint32_t pd_number, uint32_t handle, stru
 	spec.iova = entry->start;
 	spec.length = entry->length;
 	spec.access = entry->access & ACCESS;
-	error = mr_create(&spec, out);
-	if (error)
-		return error;
-	link_get(link);
-	regions[(*out)->index] = (struct imported){ link, key, pd_number };
-	return 0;
+	return mr_create(&spec, out);
 }
