@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "memory/busy.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -39,7 +40,7 @@ static bool has_pages(const char *of)
 {
 	uint64_t kib;
 
-	return !status_number(of, &kib) || kib;
+	return status_number(of, &kib) || kib;
 }
 
 bool busy_with_pins(void)
@@ -230,13 +231,20 @@ bool busy_with_sleepers(uintptr_t start, uintptr_t end)
 	return state >= ENDING;
 }
 
-bool busy_sees_threads(void)
+int busy_check_process(void)
 {
-	int fd = open("/proc/thread-self/syscall", O_RDONLY | O_CLOEXEC);
+	uint64_t locked_kib;
+	int error = status_number("VmLck", &locked_kib), fd;
 
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
+	if (!error) {
+		fd = open("/proc/thread-self/syscall", O_RDONLY | O_CLOEXEC);
+		error = fd < 0 ? maps_open_error(errno) : 0;
+		if (fd >= 0)
+			close(fd);
+	}
+	if (error == -EAGAIN)
+		return error;
+	return error || locked_kib ? -EPERM : 0;
 }
 
 void busy_wake(uintptr_t start, uintptr_t end, uintptr_t window)

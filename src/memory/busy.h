@@ -26,10 +26,11 @@ bool busy_with_pins(void);
 bool busy_with_locks(void);
 
 /*
- * busy_with_sleepers can tell what this process's threads do: not where the process is not dumpable
- * (prctl(2)) and no longer root's.
+ * Whether pages can move during holds. 0; -EPERM: pages are locked, or busy_with_sleepers cannot
+ * tell what this process's threads do, as the process is not dumpable (prctl(2)) and no longer
+ * root's; -EAGAIN: there is no descriptor to see that.
  */
-bool busy_sees_threads(void);
+int busy_check_process(void);
 
 /*
  * A thread sleeps in a shared futex of the range: the kernel finds sleepers by the page, so after

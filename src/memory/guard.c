@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/page.h"
+#include "memory/maps.h"
 
 /* Not in headers before Linux 6.8. */
 #ifndef UFFD_USER_MODE_ONLY
@@ -60,8 +61,8 @@ int guard_open(bool user_only)
 	};
 	int fd = open_any(user_only);
 
-	if (fd < 0) /* not for good where there is no room at the moment */
-		return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? -EAGAIN : -EPERM;
+	if (fd < 0)
+		return maps_open_error(errno) == -EAGAIN ? -EAGAIN : -EPERM;
 	if (!ioctl(fd, UFFDIO_API, &api))
 		return fd;
 	close(fd);

@@ -77,10 +77,14 @@ char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes);
 static inline uint64_t heap_place(const struct arena_key *entry, uint64_t host, size_t *bytes)
 {
 	uint64_t heap = atomic_load_explicit(&entry->heap, memory_order_acquire);
-	uint64_t at = host - entry->addr, begin = entry->heap_edges & 0xffff;
-	uint64_t end = entry->length - (entry->heap_edges >> 16);
+	uint64_t at = host - entry->addr, begin, end;
 
-	if (!heap || at >= end)
+	/* The edges are stored before it; until then their owner may store them anew. */
+	if (!heap)
+		return 0;
+	begin = entry->heap_edges & 0xffff;
+	end = entry->length - (entry->heap_edges >> 16);
+	if (at >= end)
 		return 0;
 	if (at < begin) {
 		if (*bytes > begin - at)

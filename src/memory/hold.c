@@ -178,7 +178,7 @@ static bool has_threads(unsigned others)
 {
 	uint64_t threads;
 
-	return status_number("Threads", &threads) && threads == atomic_load(&own_threads) + others;
+	return !status_number("Threads", &threads) && threads == atomic_load(&own_threads) + others;
 }
 
 void hold_add_own_thread(void)
@@ -228,7 +228,7 @@ bool hold_covers(uintptr_t start, uintptr_t end)
 static void want(bool wanted)
 {
 	uint64_t threads;
-	uint32_t value = wanted && status_number("Threads", &threads) &&
+	uint32_t value = wanted && !status_number("Threads", &threads) &&
 			 threads <= STANDING_MAX + atomic_load(&own_threads);
 
 	if (atomic_exchange(&hold_wanted, value) && !value)

@@ -64,12 +64,20 @@ static bool parse(const char *line, struct mapping *out)
 	return true;
 }
 
+int maps_open_error(int error)
+{
+	if (error == EMFILE || error == ENFILE || error == ENOMEM)
+		return -EAGAIN;
+	return error == EPERM ? -EACCES
+			      : -error; /* -EPERM is said of guards alone (memory/move.h) */
+}
+
 int maps_open(void)
 {
 	int fd = open("/proc/thread-self/maps", O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
-		return -errno;
+		return maps_open_error(errno);
 	return fd;
 }
 
@@ -121,32 +129,37 @@ int maps_visit(bool (*visit)(const struct mapping *mapping, void *arg), void *ar
 /* "Groups:" is in front of the numbers, and may be long. Then /proc does not tell. */
 #define STATUS_BYTES 8192
 
-static void read_status(char text[STATUS_BYTES + 1])
+static int read_status(char text[STATUS_BYTES + 1])
 {
 	int fd = open("/proc/thread-self/status", O_RDONLY | O_CLOEXEC);
-	ssize_t n = fd < 0 ? 0 : read(fd, text, STATUS_BYTES);
+	ssize_t n;
 
-	if (fd >= 0)
-		close(fd);
+	if (fd < 0)
+		return maps_open_error(errno);
+	n = read(fd, text, STATUS_BYTES);
+	close(fd);
 	text[n > 0 ? n : 0] = 0;
+	return 0;
 }
 
 /* "VmPin:\t       0 kB\n" */
-bool status_number(const char *name, uint64_t *number)
+int status_number(const char *name, uint64_t *number)
 {
 	size_t length = strlen(name);
 	char text[STATUS_BYTES + 1];
 	const char *line = text;
+	int error = read_status(text);
 
-	read_status(text);
+	if (error)
+		return error;
 	while (strncmp(line, name, length) || line[length] != ':') {
 		line = strchr(line, '\n');
 		if (!line)
-			return false;
+			return -EIO;
 		line++;
 	}
 	line += length + 1;
 	line += strspn(line, "\t ");
 	*number = maps_number(&line, 10);
-	return *line == '\n' || *line == ' ';
+	return *line == '\n' || *line == ' ' ? 0 : -EIO;
 }

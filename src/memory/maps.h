@@ -23,15 +23,22 @@ struct mapping {
 };
 
 /*
- * Calls visit for each mapping in order of addresses, until it returns false. 0, -EIO, or -errno of
- * open(2): then it was called for none.
+ * For a file that could not be opened, by its errno: -EAGAIN where the program has used up its
+ * descriptors or memory, which may pass; -EACCES for EPERM, by which a seccomp filter may refuse;
+ * else -errno.
+ */
+int maps_open_error(int error);
+
+/*
+ * Calls visit for each mapping in order of addresses, until it returns false. 0, -EIO, or
+ * maps_open_error: then it was called for none.
  */
 int maps_visit(bool (*visit)(const struct mapping *mapping, void *arg), void *arg);
 
 /*
  * The same by a descriptor that was opened before, as no other may be left later. It is good as
  * long as the thread lives that opened it, for one caller at a time; in a child of a fork it still
- * tells of the parent. Returns the descriptor or -errno.
+ * tells of the parent. Returns the descriptor or maps_open_error.
  */
 int maps_open(void);
 int maps_visit_file(int fd, bool (*visit)(const struct mapping *mapping, void *arg), void *arg);
@@ -39,8 +46,10 @@ int maps_visit_file(int fd, bool (*visit)(const struct mapping *mapping, void *a
 /* Reads a number in this base at *at, which moves past it. For other files of /proc as well. */
 uint64_t maps_number(const char **at, unsigned base);
 
-/* The number of the line "NAME:" of /proc/thread-self/status (proc(5)). False: /proc does not tell.
+/*
+ * The number of the line "NAME:" of /proc/thread-self/status (proc(5)). 0; -EIO: it does not tell;
+ * or maps_open_error.
  */
-bool status_number(const char *name, uint64_t *number);
+int status_number(const char *name, uint64_t *number);
 
 #endif

@@ -138,22 +138,29 @@ static struct arena_key *entry_of(uint32_t key)
  * Keys that are published and revoked.
  */
 
+/*
+ * Publishes the place that the region has already, with an older key. The program may have mapped
+ * other memory there since. -EAGAIN: that cannot be seen now. Copiers that find no place meanwhile
+ * use the same pages, at the program's address.
+ */
+static int publish_place(struct arena_key *entry) REQUIRES(range_lock)
+{
+	const struct range *range = range_find_settled(entry);
+	int error = range ? move_check_there(&heap, range->start, range->end, range->offset) : 0;
+
+	if (range && !error)
+		range_publish(range, entry);
+	return error == -EAGAIN ? error : 0;
+}
+
 void migrate_on_publish(struct arena_key *entry)
 {
 	atomic_fetch_and(&entry->flags, ~(uint32_t)KEY_MOVING);
 	atomic_store_explicit(&entry->heap, 0, memory_order_relaxed);
-	for (unsigned i = 0; i < range_count; i++) {
-		struct range *range = &ranges[i];
-
-		if (!range_overlaps(range, entry))
-			continue;
-		if (!range->settled)
+	for (unsigned i = 0; i < range_count; i++)
+		if (!ranges[i].settled && range_overlaps(&ranges[i], entry))
 			atomic_fetch_or(&entry->flags, KEY_MOVING);
-		/* the program may have mapped other memory there while an older key exists */
-		else if (range_contains(range, entry) &&
-			 move_is_there(&heap, range->start, range->end, range->offset))
-			range_publish(range, entry);
-	}
+	publish_place(entry); /* if that cannot be seen now, when a peer asks for it */
 }
 
 void migrate_on_revoke(struct arena_key *entry)
@@ -295,10 +302,9 @@ static void drop_aside(struct range *range)
  */
 static void settle(struct range *range) REQUIRES(range_lock)
 {
-	if (!move_is_there(&heap, range->start, range->end, range->offset)) {
-		range->refused = -EACCES;
+	range->refused = move_check_there(&heap, range->start, range->end, range->offset);
+	if (range->refused)
 		return;
-	}
 	range->settled = true;
 	range_update_keys(range);
 	drop_aside(range);
@@ -554,10 +560,14 @@ char *migrate_map(const struct arena_key *entry, uint64_t host, size_t bytes)
 static void grant(uint32_t key, uint64_t now) REQUIRES(range_lock)
 {
 	struct arena_key *entry = entry_of(key);
+	int error;
 
 	if (!is_alive(key) || entry->heap || (atomic_load(&entry->flags) & KEY_STAYS))
 		return;
-	stay(key, make_range(key, now));
+	error = publish_place(entry);
+	if (!error && !entry->heap)
+		error = make_range(key, now);
+	stay(key, error);
 }
 
 /* A hold ends soon: what is left waits for the next one. */

@@ -130,7 +130,7 @@ static bool visit_pieces(const struct mapping *m, void *arg)
 	return ++look->count < PIECES_MAX;
 }
 
-bool move_is_there(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset)
+int move_check_there(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset)
 {
 	struct look look = {
 		.heap = heap,
@@ -139,8 +139,9 @@ bool move_is_there(const struct move_heap *heap, uintptr_t start, uintptr_t end,
 		.offset = offset,
 		.reached = start,
 	};
+	int error = maps_visit(visit_there, &look);
 
-	return !maps_visit(visit_there, &look) && look.reached >= end;
+	return error ? error : look.reached < end ? -EACCES : 0;
 }
 
 /*
@@ -265,11 +266,14 @@ static void set_apart(const struct move_range *slice, uintptr_t at, size_t bytes
 static int look_at_plain(const struct move_heap *heap, uintptr_t start, uintptr_t end,
 			 struct look *look)
 {
+	int error;
+
 	look->heap = heap;
 	look->start = look->reached = start;
 	look->end = end;
 	look->count = 0;
-	return maps_visit(visit_plain, look) || look->reached < end ? -EACCES : 0;
+	error = maps_visit(visit_plain, look);
+	return error ? error : look->reached < end ? -EACCES : 0;
 }
 
 int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end)
@@ -277,10 +281,11 @@ int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end)
 	struct look look;
 	int guard, error;
 
-	if (heap->permission == MOVE_NEVER ||
-	    (heap->needs_hold && (busy_with_locks() || !busy_sees_threads())))
+	if (heap->permission == MOVE_NEVER)
 		return -EPERM;
-	error = look_at_plain(heap, start, end, &look);
+	error = heap->needs_hold ? busy_check_process() : 0;
+	if (!error)
+		error = look_at_plain(heap, start, end, &look);
 	if (error)
 		return error;
 	guard = heap->needs_hold ? -1 : guard_open(heap->permission == MOVE_ALWAYS);
@@ -330,7 +335,7 @@ static int rights_of(const struct mapping *m)
 /* The program may have unmapped the piece since it was seen, and mapped other memory there. */
 static bool is_still_there(const struct move_heap *heap, const struct mapping *piece)
 {
-	return move_is_there(heap, piece->start, piece->end, piece->offset);
+	return !move_check_there(heap, piece->start, piece->end, piece->offset);
 }
 
 /*

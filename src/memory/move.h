@@ -74,7 +74,8 @@ int move_init(struct move_heap *heap, int fd, enum move_permission permission);
 
 /*
  * Before the first slice of a range. 0; -EACCES: it is not all plain anonymous memory that can be
- * read and written; -EPERM: migration is off, or there is no userfaultfd; -EBUSY.
+ * read and written; -EPERM: migration is off, or there is no userfaultfd; -EBUSY; -EAGAIN: there
+ * are no descriptors.
  */
 int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end);
 
@@ -84,8 +85,11 @@ int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end);
  */
 int move_in(const struct move_heap *heap, const struct move_range *slice);
 
-/* Whether all of the range is mapped from the heap at `offset`. */
-bool move_is_there(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset);
+/*
+ * Whether all of the range is mapped from the heap at `offset`. 0; -EACCES: it is not; -EAGAIN,
+ * -errno: that cannot be seen.
+ */
+int move_check_there(const struct move_heap *heap, uintptr_t start, uintptr_t end, uint64_t offset);
 
 /*
  * Shared to private, wherever the program has these bytes of the heap mapped by now (it may have

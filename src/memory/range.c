@@ -151,6 +151,14 @@ bool range_contains(const struct range *range, const struct arena_key *entry)
 	return start >= range->start && end <= range->end;
 }
 
+const struct range *range_find_settled(const struct arena_key *entry)
+{
+	for (unsigned i = 0; i < range_count; i++)
+		if (ranges[i].settled && range_contains(&ranges[i], entry))
+			return &ranges[i];
+	return NULL;
+}
+
 void range_publish(const struct range *range, struct arena_key *entry)
 {
 	uint64_t before = range->start > entry->addr ? range->start - entry->addr : 0;

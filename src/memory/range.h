@@ -86,6 +86,9 @@ bool range_overlaps(const struct range *range, const struct arena_key *entry);
 /* All whole pages of the region are in the range. */
 bool range_contains(const struct range *range, const struct arena_key *entry);
 
+/* The settled range that contains the region, or NULL. */
+const struct range *range_find_settled(const struct arena_key *entry) REQUIRES(range_lock);
+
 /* Stores the heap's offset in an entry that overlaps the range. */
 void range_publish(const struct range *range, struct arena_key *entry);
 /* Sets MOVING and the heap offset of all keys over the range to what its state demands. */

@@ -23,8 +23,7 @@ static void test_no_write_is_lost(void **state)
 	pthread_create(&thread, NULL, keep_writing, &writer);
 	for (int round = 0; round < 50; round++) {
 		assert_int_equal(move_in(&heap, &range), 0);
-		assert_true(
-			move_is_there(&heap, (uintptr_t)region, (uintptr_t)region + BYTES, PLACE));
+		assert_int_equal(move_check_there(&heap, range.start, range.end, PLACE), 0);
 		usleep(1000);
 		assert_int_equal(move_out(&heap, &range), 0);
 		usleep(500);
