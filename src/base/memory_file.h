@@ -44,14 +44,20 @@ static inline bool memory_file_is_fixed(int fd)
 }
 
 /*
- * Extends a file of this process's own. 0; -EFBIG: RLIMIT_FSIZE is lower, for which the kernel
- * would send SIGXFSZ; -errno.
+ * Whether this process may write to a file up to there, or make it so long. Else RLIMIT_FSIZE is
+ * lower (the program may have lowered it at any time), and the kernel would send SIGXFSZ.
  */
-static inline int memory_file_extend(int fd, off_t bytes)
+static inline bool memory_file_may_reach(off_t bytes)
 {
 	struct rlimit limit;
 
-	if (!getrlimit(RLIMIT_FSIZE, &limit) && limit.rlim_cur < (rlim_t)bytes)
+	return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur >= (rlim_t)bytes;
+}
+
+/* Extends a file of this process's own. 0; -EFBIG: it may not be so long; -errno. */
+static inline int memory_file_extend(int fd, off_t bytes)
+{
+	if (!memory_file_may_reach(bytes))
 		return -EFBIG;
 	return ftruncate(fd, bytes) < 0 ? -errno : 0;
 }

@@ -6,10 +6,11 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "base/memory_file.h"
 
 #define BUFFERS 2u
 
@@ -24,7 +25,7 @@ static void make(struct buffer *buffer)
 	int fd = memfd_create("verbatim-bounce", MFD_CLOEXEC);
 	void *page = MAP_FAILED;
 
-	if (fd >= 0 && ftruncate(fd, BOUNCE_BYTES) == 0)
+	if (fd >= 0 && memory_file_extend(fd, BOUNCE_BYTES) == 0)
 		page = mmap(NULL, BOUNCE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (page == MAP_FAILED) {
 		if (fd >= 0)
@@ -106,17 +107,9 @@ int bounce_to(uint64_t to, const void *from, size_t bytes)
 	return result;
 }
 
-/* The program may have lowered RLIMIT_FSIZE: the kernel would send SIGXFSZ. */
-static bool may_write(void)
-{
-	struct rlimit limit;
-
-	return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur >= BOUNCE_BYTES;
-}
-
 int bounce_from(void *to, uint64_t from, size_t bytes)
 {
-	struct buffer *buffer = may_write() ? take() : NULL;
+	struct buffer *buffer = memory_file_may_reach(BOUNCE_BYTES) ? take() : NULL;
 	int result;
 
 	if (!buffer)

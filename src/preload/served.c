@@ -8,12 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "base/memory_file.h"
 #include "base/syscall.h"
 #include "base/uncancelled.h"
 #include "preload/cwd.h"
@@ -225,14 +225,6 @@ void served_stat(const struct served *served, struct stat *out)
 	out->st_atim.tv_sec = out->st_mtim.tv_sec = out->st_ctim.tv_sec = time(NULL);
 }
 
-/* Writing to a memfd beyond RLIMIT_FSIZE, the kernel would send SIGXFSZ. */
-static bool may_write(int len)
-{
-	struct rlimit limit;
-
-	return getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur >= (rlim_t)len;
-}
-
 /* What a program reads from start to end reads as well from a pipe, which has room for it. */
 static int make_pipe(const char *text, int len, int flags)
 {
@@ -252,7 +244,7 @@ static int make_fd(const struct served *served, const char *text, int len, int f
 	char name[TREE_PATH_MAX + sizeof(FD_NAME)];
 	int fd, error;
 
-	if (!may_write(len))
+	if (!memory_file_may_reach(len))
 		return make_pipe(text, len, flags);
 	snprintf(name, sizeof(name), FD_NAME "%s", served->node.path);
 	fd = memfd_create(name, MFD_ALLOW_SEALING | (flags & O_CLOEXEC ? MFD_CLOEXEC : 0));

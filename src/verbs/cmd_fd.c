@@ -53,21 +53,24 @@ bool cmd_fd_is_ours(const struct cmd_fd *cmd_fd)
 	return cmd_fd->process && cmd_fd->process == own_process();
 }
 
-/*
- * Extends the file for device memory, unless that exceeds RLIMIT_FSIZE (the kernel would raise
- * SIGXFSZ). Then device memory is not in the file, and cannot be imported.
- */
+/* Extends the file for device memory. Else that is not in the file, and cannot be imported. */
 static void extend_for_dm(int fd)
 {
+	int seals = F_SEAL_SEAL; /* a process that imports the context must not seal our writes */
+
 	if (!memory_file_extend(fd, DM_FILE_START + (off_t)HANDLES * DM_BYTES_MAX))
-		fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW);
+		seals |= F_SEAL_SHRINK | F_SEAL_GROW;
+	fcntl(fd, F_ADD_SEALS, seals);
 }
 
 int cmd_fd_create(const char *device, uint32_t slot, uint64_t cookie, struct cmd_fd *out)
 {
 	struct identity identity = { .magic = MAGIC };
-	int fd = memfd_create("verbatim-context", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+	int fd;
 
+	if (!memory_file_may_reach(sizeof(identity)))
+		return -EFBIG;
+	fd = memfd_create("verbatim-context", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (fd < 0)
 		return -errno;
 	identity.is.process = own_process();
@@ -97,11 +100,20 @@ int cmd_fd_read(int fd, struct cmd_fd *out)
 	return 0;
 }
 
-/* Writes an entry. If that fails, other processes cannot import the object. */
+/*
+ * Writes an entry. If that fails, other processes cannot import the object. A hole is zeroes, and
+ * can be made whatever RLIMIT_FSIZE is by now.
+ */
 static void write_entry(int fd, off_t table, uint32_t handle, uint32_t word)
 {
-	if (handle < HANDLES &&
-	    pwrite(fd, &word, sizeof(word), table + 4 * (off_t)handle) != sizeof(word))
+	off_t at = table + 4 * (off_t)handle;
+
+	if (handle >= HANDLES)
+		return;
+	if (!word && !fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at, sizeof(word)))
+		return;
+	if (!memory_file_may_reach(at + (off_t)sizeof(word)) ||
+	    pwrite(fd, &word, sizeof(word), at) != sizeof(word))
 		return;
 }
 

@@ -160,6 +160,7 @@ static void live_with_small_files(int fd)
 	struct rdma_event_channel *channel;
 	struct ibv_device **devices = ibv_get_device_list(NULL);
 	struct ibv_context *context;
+	struct ibv_pd *pd;
 
 	CHECK(devices && devices[0]);
 	limit_files(1 << 20);
@@ -167,6 +168,10 @@ static void live_with_small_files(int fd)
 	limit_files(64 << 20);
 	CHECK((context = ibv_open_device(devices[0])));
 	CHECK(!rdma_create_event_channel() && errno == EFBIG);
+	limit_files(0);
+	CHECK(!ibv_open_device(devices[0]) && errno == EFBIG);
+	CHECK((pd = ibv_alloc_pd(context)));
+	CHECK(!ibv_dealloc_pd(pd));
 	limit_files(RLIM_INFINITY);
 	CHECK((channel = rdma_create_event_channel()));
 	rdma_destroy_event_channel(channel);
