@@ -237,20 +237,28 @@ static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t ac
 	return cause;
 }
 
+/* The SGE's part from `offset` on, `bytes` at most; reduces *offset where that is beyond it. */
+static size_t part_of(const struct ibv_sge *sge, size_t *offset, size_t bytes)
+{
+	size_t n = sge->length;
+
+	if (*offset >= n) {
+		*offset -= n;
+		return 0;
+	}
+	n -= *offset;
+	return n < bytes ? n : bytes;
+}
+
 static enum cause copy_list(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access,
 			    size_t offset, char *flat, size_t bytes)
 {
 	for (uint32_t i = 0; i < count && bytes; i++) {
-		size_t n = sge[i].length;
+		size_t n = part_of(&sge[i], &offset, bytes);
 		enum cause cause;
 
-		if (offset >= n) {
-			offset -= n;
+		if (!n)
 			continue;
-		}
-		n -= offset;
-		if (n > bytes)
-			n = bytes;
 		cause = copy_piece(&sge[i], pd, access, offset, flat, n);
 		if (cause != CAUSE_NONE)
 			return cause;
@@ -273,38 +281,67 @@ enum cause memory_scatter(const struct ibv_sge *sge, uint32_t count, uint32_t pd
 	return copy_list(sge, count, pd, IBV_ACCESS_LOCAL_WRITE, offset, (char *)from, bytes);
 }
 
-int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access,
-		  size_t offset, size_t bytes, struct iovec *iov, int max, enum cause *cause)
+/* False: the key is bad, and *cause says so, or it is the null MR's. */
+static bool check_part(const struct ibv_sge *sge, uint32_t pd, uint32_t access, size_t offset,
+		       size_t bytes, uint64_t *host, enum cause *cause)
 {
+	uint32_t flags;
+	enum key_verdict verdict = key_check(key_table(), sge->lkey, pd, 0, sge->addr + offset,
+					     bytes, access, host, &flags);
+
+	*cause = verdict == KEY_OK ? CAUSE_NONE : key_cause_local(verdict);
+	return verdict == KEY_OK && !(flags & KEY_NULL);
+}
+
+int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access,
+		  size_t offset, size_t *bytes, struct iovec *iov, int max,
+		  struct arena_hazard **hazard, enum cause *cause)
+{
+	uint32_t lkey = 0;
+	size_t done = 0;
 	int pieces = 0;
 
 	*cause = CAUSE_NONE;
-	for (uint32_t i = 0; i < count && bytes && pieces < max; i++) {
-		size_t n = sge[i].length;
-		enum key_verdict verdict;
+	for (uint32_t i = 0; i < count && done < *bytes && pieces < max; i++) {
+		size_t n = part_of(&sge[i], &offset, *bytes - done);
 		uint64_t host;
-		uint32_t flags;
 
-		if (offset >= n) {
-			offset -= n;
+		if (!n)
 			continue;
+		if (!pieces) {
+			lkey = sge[i].lkey;
+			*hazard = hazard_set(own_slot, lkey);
+		} else if (sge[i].lkey != lkey) {
+			break;
 		}
-		n -= offset;
-		if (n > bytes)
-			n = bytes;
-		verdict = key_check(key_table(), sge[i].lkey, pd, 0, sge[i].addr + offset, n,
-				    access, &host, &flags);
-		if (verdict != KEY_OK) {
-			*cause = key_cause_local(verdict);
+		if (!check_part(&sge[i], pd, access, offset, n, &host, cause)) {
+			hazard_clear(*hazard);
 			return 0;
 		}
-		if (flags & KEY_NULL)
-			return 0;
 		iov[pieces++] = (struct iovec){ (void *)(uintptr_t)host, n };
+		offset = 0;
+		done += n;
+	}
+	*bytes = done;
+	return pieces;
+}
+
+bool memory_check_part(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access,
+		       size_t offset, size_t bytes, enum cause *cause)
+{
+	*cause = CAUSE_NONE;
+	for (uint32_t i = 0; i < count && bytes; i++) {
+		size_t n = part_of(&sge[i], &offset, bytes);
+		uint64_t host;
+
+		if (!n)
+			continue;
+		if (!check_part(&sge[i], pd, access, offset, n, &host, cause))
+			return false;
 		offset = 0;
 		bytes -= n;
 	}
-	return pieces;
+	return true;
 }
 
 static enum cause check_remote(struct memory_peer peer, uint32_t rkey, uint64_t address,

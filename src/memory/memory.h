@@ -18,6 +18,7 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
+#include "base/arena.h"
 #include "base/cause.h"
 
 /* Once per adapter: this process's slot. */
@@ -87,11 +88,17 @@ void memory_copy_ordered(void *to, const void *from, size_t bytes);
 bool memory_probe(const struct iovec *iov, int count);
 
 /*
- * The list from `offset` on as pieces for the kernel: at most `max`; returns how many. Checks their
- * keys; the kernel handles on-demand memory by itself. 0: the list is bad and *cause is set, or it
- * names the null MR, which has no memory.
+ * The list from `offset` on as pieces for the kernel: at most `max`, of one L_Key; returns how
+ * many, and how long they are together, *bytes at most. Checks the key, and publishes a hazard on
+ * it: the caller copies, then clears that. The kernel handles on-demand memory by itself. 0: the
+ * list is bad and *cause is set, or it names the null MR, which has no memory; there is no hazard.
  */
 int memory_pieces(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access,
-		  size_t offset, size_t bytes, struct iovec *iov, int max, enum cause *cause);
+		  size_t offset, size_t *bytes, struct iovec *iov, int max,
+		  struct arena_hazard **hazard, enum cause *cause);
+
+/* Checks such a part of the list for a copy that this process makes. False: as 0 above. */
+bool memory_check_part(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access,
+		       size_t offset, size_t bytes, enum cause *cause);
 
 #endif

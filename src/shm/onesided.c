@@ -29,26 +29,24 @@ static bool target_agrees(struct qp *qp, struct link *link, uint32_t right, uint
 	       (target->access & right);
 }
 
-/* The next slice's pieces of local memory; 0: *cause is set, or it cannot be done directly. */
-static int local_pieces(struct qp *qp, struct wqe *wqe, size_t bytes, uint32_t access,
-			struct iovec *iov, enum cause *cause)
-{
-	if (wqe->flags & IBV_SEND_INLINE) {
-		*cause = CAUSE_NONE;
-		iov[0] = (struct iovec){ wqe->inline_data + wqe->done, bytes };
-		return 1;
-	}
-	return memory_pieces(wqe->sge, wqe->num_sge, qp->pd->number, access, wqe->done, bytes, iov,
-			     SQ_SGE_MAX, cause);
-}
-
 /*
  * Whether copy_mapped checks all local keys of the slice before it stores anything. Others are
  * checked before, so that a failure then means that a key was revoked meanwhile.
  */
 static bool is_checked_by_copy(const struct wqe *wqe, bool read, size_t bytes)
 {
-	return read ? wqe->num_sge == 1 : bytes <= SMALL_BYTES || wqe->flags & IBV_SEND_INLINE;
+	if (wqe->flags & IBV_SEND_INLINE)
+		return true;
+	if (read ? wqe->num_sge != 1 : bytes > SMALL_BYTES)
+		return false;
+	/* A copy of an imported region may take long; a hazard on the R_Key must not last so long.
+	 */
+	for (uint32_t i = 0; i < wqe->num_sge; i++)
+		if (atomic_load_explicit(&key_entry(KEY_INDEX(wqe->sge[i].lkey))->flags,
+					 memory_order_relaxed) &
+		    KEY_NULL)
+			return false;
+	return true;
 }
 
 /* Target memory that is mapped here: plain loads and stores. */
@@ -153,30 +151,14 @@ static enum cause check_all(const struct qp *qp, const struct wqe *wqe, size_t s
 	return memory_check(wqe->sge, wqe->num_sge, qp->pd->number, access);
 }
 
-static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t host, uint32_t flags,
-				size_t *slice, enum cause *cause)
+/* What of the slice is in pieces, which the caller has protected. */
+static enum onesided copy_by_kernel(struct shm_qp *lq, const struct wqe *wqe, uint64_t host,
+				    const struct iovec *iov, int pieces, size_t bytes,
+				    enum cause *cause)
 {
-	struct qp *qp = lq->qp;
-	struct link *link = lq->link;
 	bool read = opcode_operation(wqe->opcode) == OPERATION_READ;
-	struct arena_key *entry = peer_arena_key(&link->arena, KEY_INDEX(wqe->rkey));
-	char *mapped = find_mapped(link, entry, host, slice);
-	size_t bytes = *slice;
-	uint32_t access = read ? IBV_ACCESS_LOCAL_WRITE : 0;
-	struct iovec iov[SQ_SGE_MAX];
-	int pieces = 0;
 
-	*cause = check_all(qp, wqe, bytes, access);
-	if (*cause == CAUSE_NONE && mapped && is_checked_by_copy(wqe, read, bytes))
-		return copy_mapped(lq, wqe, mapped, bytes, cause);
-	if (*cause == CAUSE_NONE)
-		pieces = local_pieces(qp, wqe, bytes, access, iov, cause);
-	if (!pieces)
-		return *cause != CAUSE_NONE ? ONESIDED_LOCAL_ERROR : ONESIDED_BY_MESSAGE;
-	if (mapped)
-		return copy_mapped(lq, wqe, mapped, bytes, cause);
-	want(lq, wqe->rkey, flags, bytes);
-	switch (xcopy_move(link, read ? XCOPY_READ : XCOPY_WRITE, iov, pieces, host, bytes)) {
+	switch (xcopy_move(lq->link, read ? XCOPY_READ : XCOPY_WRITE, iov, pieces, host, bytes)) {
 	case 0:
 		return ONESIDED_DONE;
 	case -EFAULT:
@@ -187,6 +169,55 @@ static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t hos
 	default:
 		return ONESIDED_BY_MESSAGE;
 	}
+}
+
+/* The SGEs of one L_Key at a time, with a hazard on it: a thread that ends that key waits. */
+static enum onesided copy_private(struct shm_qp *lq, struct wqe *wqe, uint64_t host, uint32_t flags,
+				  uint32_t access, size_t *slice, enum cause *cause)
+{
+	struct qp *qp = lq->qp;
+	struct iovec iov[SQ_SGE_MAX];
+	struct arena_hazard *hazard;
+	enum onesided result = ONESIDED_LOCAL_ERROR;
+	int pieces;
+
+	if (wqe->flags & IBV_SEND_INLINE) {
+		want(lq, wqe->rkey, flags, *slice);
+		iov[0] = (struct iovec){ wqe->inline_data + wqe->done, *slice };
+		return copy_by_kernel(lq, wqe, host, iov, 1, *slice, cause);
+	}
+	pieces = memory_pieces(wqe->sge, wqe->num_sge, qp->pd->number, access, wqe->done, slice,
+			       iov, SQ_SGE_MAX, &hazard, cause);
+	if (!pieces)
+		return *cause != CAUSE_NONE ? ONESIDED_LOCAL_ERROR : ONESIDED_BY_MESSAGE;
+	*cause = check_all(qp, wqe, *slice, access);
+	if (*cause == CAUSE_NONE) {
+		want(lq, wqe->rkey, flags, *slice);
+		result = copy_by_kernel(lq, wqe, host, iov, pieces, *slice, cause);
+	}
+	hazard_clear(hazard);
+	return result;
+}
+
+static enum onesided copy_slice(struct shm_qp *lq, struct wqe *wqe, uint64_t host, uint32_t flags,
+				size_t *slice, enum cause *cause)
+{
+	struct link *link = lq->link;
+	struct arena_key *entry = peer_arena_key(&link->arena, KEY_INDEX(wqe->rkey));
+	char *mapped = find_mapped(link, entry, host, slice);
+	bool read = opcode_operation(wqe->opcode) == OPERATION_READ;
+	uint32_t access = read ? IBV_ACCESS_LOCAL_WRITE : 0;
+
+	if (!mapped)
+		return copy_private(lq, wqe, host, flags, access, slice, cause);
+	*cause = check_all(lq->qp, wqe, *slice, access);
+	if (*cause != CAUSE_NONE)
+		return ONESIDED_LOCAL_ERROR;
+	if (!is_checked_by_copy(wqe, read, *slice) &&
+	    !memory_check_part(wqe->sge, wqe->num_sge, lq->qp->pd->number, access, wqe->done,
+			       *slice, cause))
+		return *cause != CAUSE_NONE ? ONESIDED_LOCAL_ERROR : ONESIDED_BY_MESSAGE;
+	return copy_mapped(lq, wqe, mapped, *slice, cause);
 }
 
 static enum cause take_operand(struct qp *qp, struct wqe *wqe, uint64_t *operand)
@@ -217,9 +248,11 @@ static enum onesided change_word(struct shm_qp *lq, struct wqe *wqe, uint64_t ho
 		want(lq, wqe->rkey, flags, sizeof(before));
 		return ONESIDED_BY_MESSAGE;
 	}
-	*cause = answered ? memory_check(wqe->sge, wqe->num_sge, qp->pd->number,
-					 IBV_ACCESS_LOCAL_WRITE)
-			  : take_operand(qp, wqe, &operands.swap_add);
+	if (!(wqe->flags & IBV_SEND_INLINE) &&
+	    !memory_check_part(wqe->sge, wqe->num_sge, qp->pd->number,
+			       answered ? IBV_ACCESS_LOCAL_WRITE : 0, 0, sizeof(before), cause))
+		return *cause != CAUSE_NONE ? ONESIDED_LOCAL_ERROR : ONESIDED_BY_MESSAGE;
+	*cause = answered ? CAUSE_NONE : take_operand(qp, wqe, &operands.swap_add);
 	if (*cause != CAUSE_NONE)
 		return ONESIDED_LOCAL_ERROR;
 	before = atomic_apply(operation, (uint64_t *)mapped, operands);

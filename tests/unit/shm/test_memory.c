@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "memory/hazard.h"
 #include "memory/memory.h"
 
 #define CANARY 0xc5
@@ -231,27 +232,45 @@ static void test_scatter_and_gather_at_all_offsets(void **state)
 	scatter_and_gather(*state, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
 }
 
+/* Of one key, which nobody can end meanwhile; *bytes: of the rest of the list, then of the pieces.
+ */
+static void check_pieces(const struct lists *lists, uint32_t pd, size_t at, size_t *bytes)
+{
+	struct arena_hazard *hazard;
+	struct iovec iov[4];
+	size_t wanted = *bytes, front = at < 13 ? 13 - at : 0, end;
+	enum cause cause;
+	int count = memory_pieces(lists->sge, 4, pd, 0, at, bytes, iov, 4, &hazard, &cause);
+
+	assert_int_equal(cause, CAUSE_NONE);
+	assert_int_equal(*bytes, front && front < wanted ? front : wanted);
+	assert_int_not_equal(hazard_owner(front ? lists->front->ib.lkey : lists->back->ib.lkey), 0);
+	hazard_clear(hazard);
+	end = at + *bytes;
+	for (int i = 0; i < count; i++) {
+		assert_ptr_equal(iov[i].iov_base, lists->at[at]);
+		at += iov[i].iov_len;
+	}
+	assert_int_equal(at, end);
+}
+
 static void test_pieces_at_all_offsets(void **state)
 {
 	struct rig *rig = *state;
 	uint32_t pd = rig->pd->number;
-	struct iovec iov[4];
 	struct lists lists;
 	enum cause cause;
 
 	lists_create(&lists, rig, IBV_ACCESS_LOCAL_WRITE);
 	for (size_t offset = 0; offset <= lists.total; offset++)
 		for (size_t bytes = 0; bytes <= lists.total - offset; bytes++) {
-			int count =
-				memory_pieces(lists.sge, 4, pd, 0, offset, bytes, iov, 4, &cause);
-			size_t at = offset;
+			size_t at = offset, n;
 
-			assert_int_equal(cause, CAUSE_NONE);
-			for (int i = 0; i < count; i++) {
-				assert_ptr_equal(iov[i].iov_base, lists.at[at]);
-				at += iov[i].iov_len;
+			assert_true(memory_check_part(lists.sge, 4, pd, 0, offset, bytes, &cause));
+			for (; at < offset + bytes; at += n) {
+				n = offset + bytes - at;
+				check_pieces(&lists, pd, at, &n);
 			}
-			assert_int_equal(at, offset + bytes);
 		}
 	lists_destroy(&lists);
 }
@@ -261,9 +280,11 @@ static void test_bad_lists(void **state)
 	struct rig *rig = *state;
 	uint8_t flat[64] = { 0 };
 	uint32_t pd = rig->pd->number;
+	struct arena_hazard *hazard;
 	struct iovec iov[4];
 	struct lists lists;
 	enum cause cause;
+	size_t bytes;
 
 	struct {
 		uint32_t lkey, access, pd;
@@ -295,9 +316,13 @@ static void test_bad_lists(void **state)
 		assert_int_equal(memory_scatter(lists.sge, 4, rows[i].pd, 13, flat, 24) ==
 					 CAUSE_NONE,
 				 rows[i].length == UINT32_MAX);
-		cause = CAUSE_NONE;
-		memory_pieces(lists.sge, 4, rows[i].pd, IBV_ACCESS_LOCAL_WRITE, 13, rows[i].length,
-			      iov, 4, &cause);
+		bytes = rows[i].length;
+		assert_int_equal(memory_pieces(lists.sge, 4, rows[i].pd, IBV_ACCESS_LOCAL_WRITE, 13,
+					       &bytes, iov, 4, &hazard, &cause),
+				 0);
+		assert_int_equal(cause, rows[i].expected);
+		assert_false(memory_check_part(lists.sge, 4, rows[i].pd, IBV_ACCESS_LOCAL_WRITE, 13,
+					       rows[i].length, &cause));
 		assert_int_equal(cause, rows[i].expected);
 		lists_destroy(&lists);
 	}
@@ -338,8 +363,10 @@ static void test_null_region_reads_zeroes_and_swallows(void **state)
 	};
 	uint8_t flat[64];
 	struct ibv_sge sge = { .addr = 12345, .length = 64 };
+	struct arena_hazard *hazard;
 	struct iovec iov[1];
 	enum cause cause;
+	size_t bytes = 64;
 	struct mr *mr;
 
 	assert_int_equal(mr_create(&spec, &mr), 0);
@@ -349,7 +376,10 @@ static void test_null_region_reads_zeroes_and_swallows(void **state)
 	assert_int_equal(memory_gather(&sge, 1, rig->pd->number, 8, flat + 8, 16), CAUSE_NONE);
 	for (size_t i = 0; i < sizeof(flat); i++)
 		assert_int_equal(flat[i], i >= 8 && i < 24 ? 0 : CANARY);
-	assert_int_equal(memory_pieces(&sge, 1, rig->pd->number, 0, 0, 64, iov, 1, &cause), 0);
+	assert_int_equal(
+		memory_pieces(&sge, 1, rig->pd->number, 0, 0, &bytes, iov, 1, &hazard, &cause), 0);
+	assert_int_equal(cause, CAUSE_NONE);
+	assert_false(memory_check_part(&sge, 1, rig->pd->number, 0, 0, 64, &cause));
 	assert_int_equal(cause, CAUSE_NONE);
 	assert_int_equal(mr_destroy(mr), 0);
 }

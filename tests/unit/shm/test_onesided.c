@@ -14,11 +14,13 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
+#include "memory/hazard.h"
 #include "memory/heap.h"
 #include "memory/memory.h"
 #include "shm/onesided.h"
@@ -299,6 +301,24 @@ static void test_local_key(void **state)
 	}
 }
 
+/* A null or imported region at this end: the responder has the request. */
+static void test_local_null(void **state)
+{
+	static const enum ibv_wr_opcode kinds[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
+	struct arena_key *entry = key_entry(KEY_INDEX(mr->ib.lkey));
+
+	for (int i = 0; i < 4; i++) {
+		memset(heap, CANARY, HEAP_LEAD + 512);
+		post(kinds[i / 2], 8, i % 2 ? 300 : 64);
+		wqe->sge[0].length = wqe->length;
+		wqe->num_sge = 1;
+		atomic_fetch_or(&entry->flags, KEY_NULL);
+		assert_int_equal(execute(BYTES), ONESIDED_BY_MESSAGE);
+		atomic_fetch_and(&entry->flags, ~KEY_NULL);
+		assert_int_equal(target[0], CANARY);
+	}
+}
+
 /* One SGE, of which the last byte is not the region's. */
 static void test_local_range(void **state)
 {
@@ -424,6 +444,82 @@ static void test_kernel_copies(void **state)
 	memset(target, CANARY, 64);
 	assert_int_equal(execute(BYTES), ONESIDED_DONE);
 	expect_written(21);
+}
+
+static uint32_t copied_keys[2]; /* L_Keys that are deregistered while the kernel copies; 0: none */
+static unsigned copies, guarded;
+
+/* Whoever deregisters one waits for this copy. */
+static void expect_hazards(void)
+{
+	if (copied_keys[0])
+		guarded += hazard_owner(copied_keys[copies++ % 2]) != 0;
+}
+
+ssize_t __real_process_vm_readv(pid_t pid, const struct iovec *here, unsigned long pieces,
+				const struct iovec *there, unsigned long parts,
+				unsigned long flags);
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *here, unsigned long pieces,
+				const struct iovec *there, unsigned long parts,
+				unsigned long flags);
+ssize_t __wrap_process_vm_readv(pid_t pid, const struct iovec *here, unsigned long pieces,
+				const struct iovec *there, unsigned long parts, unsigned long flags)
+{
+	expect_hazards();
+	return __real_process_vm_readv(pid, here, pieces, there, parts, flags);
+}
+
+ssize_t __real_process_vm_writev(pid_t pid, const struct iovec *here, unsigned long pieces,
+				 const struct iovec *there, unsigned long parts,
+				 unsigned long flags);
+ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *here, unsigned long pieces,
+				 const struct iovec *there, unsigned long parts,
+				 unsigned long flags);
+ssize_t __wrap_process_vm_writev(pid_t pid, const struct iovec *here, unsigned long pieces,
+				 const struct iovec *there, unsigned long parts,
+				 unsigned long flags)
+{
+	expect_hazards();
+	return __real_process_vm_writev(pid, here, pieces, there, parts, flags);
+}
+
+/* Another thread may deregister this end's memory while the kernel copies: it has to wait. */
+static void test_local_keys_while_the_kernel_copies(void **state)
+{
+	struct mr *other = rig_mr(&rig, memory, BYTES, IBV_ACCESS_LOCAL_WRITE);
+	static const enum ibv_wr_opcode kinds[] = { IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ };
+	uint8_t *far_memory = leave_heap();
+
+	copied_keys[0] = mr->ib.lkey;
+	copied_keys[1] = other->ib.lkey;
+	for (int i = 0; i < 2; i++) {
+		copies = guarded = 0;
+		post(kinds[i], 8, 64); /* two SGEs of one key */
+		assert_int_equal(execute(BYTES), ONESIDED_DONE);
+		assert_int_equal(copies, 1);
+		assert_int_equal(guarded, 1);
+		copies = guarded = 0;
+		post(kinds[i], 8, 64);
+		wqe->sge[1].lkey = other->ib.lkey;
+		assert_int_equal(execute(BYTES), ONESIDED_DONE);
+		assert_int_equal(copies, 2);
+		assert_int_equal(guarded, 2);
+		assert_memory_equal(memory, far_memory + 8, 64);
+		memset(far_memory, 'f', 128);
+	}
+	copied_keys[0] = 0;
+	assert_int_equal(mr_destroy(other), 0);
+}
+
+/* A bad key of a later SGE leaves the target as it is, though that is copied by itself. */
+static void test_local_key_of_a_later_copy(void **state)
+{
+	uint8_t *far_memory = leave_heap();
+
+	post(IBV_WR_RDMA_WRITE, 8, 64);
+	wqe->sge[1].lkey = 0xdeadbeef;
+	assert_int_equal(execute(BYTES), ONESIDED_LOCAL_ERROR);
+	assert_int_equal(far_memory[8], CANARY);
 }
 
 static pid_t fork_sleeper(void)
@@ -598,6 +694,9 @@ static void test_words_left_alone(void **state)
 		assert_int_equal(execute_word(opcode, 16, read_only->ib.lkey),
 				 ONESIDED_LOCAL_ERROR);
 		assert_int_equal(execute_word(opcode, 20, mr->ib.lkey), ONESIDED_BY_MESSAGE);
+		atomic_fetch_or(&key_entry(KEY_INDEX(mr->ib.lkey))->flags, KEY_NULL);
+		assert_int_equal(execute_word(opcode, 16, mr->ib.lkey), ONESIDED_BY_MESSAGE);
+		atomic_fetch_and(&key_entry(KEY_INDEX(mr->ib.lkey))->flags, ~KEY_NULL);
 		far_key->flags = KEY_MOVING;
 		assert_int_equal(execute_word(opcode, 16, mr->ib.lkey), ONESIDED_BY_MESSAGE);
 		far_key->flags = 0;
@@ -661,10 +760,13 @@ int main(void)
 		TEST(read),
 		TEST(local_key),
 		TEST(local_range),
+		TEST(local_null),
 		TEST(local_key_of_a_later_slice),
 		TEST(local_key_beyond_the_heap),
 		TEST(by_message),
 		TEST(kernel_copies),
+		TEST(local_keys_while_the_kernel_copies),
+		TEST(local_key_of_a_later_copy),
 		TEST(thread_of_another_process),
 		TEST(missing_pages),
 		TEST(local_rights),
