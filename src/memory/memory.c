@@ -2,10 +2,8 @@
 #include "memory/memory.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -126,20 +124,6 @@ int memory_copy_from(void *to, uint64_t from, size_t bytes)
 	return copy_by_kernel((uintptr_t)to, from, bytes);
 }
 
-/*
- * The kernel ORs 0 into the word, as part of a wake-up of nobody: an access as that of an atomic,
- * which is an error where that is a signal. A word that holds the number compared with costs a
- * sleeper there a wake-up in vain.
- */
-static bool write_nothing(uint64_t address)
-{
-	static uint32_t nobody_waits;
-
-	return syscall(SYS_futex, &nobody_waits, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, 0,
-		       (void *)(uintptr_t)address,
-		       FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0x800)) >= 0;
-}
-
 /* MADV_POPULATE_WRITE (Linux 5.14) waits for pages under a userfaultfd; it takes longer. */
 static bool populate(uint64_t address)
 {
@@ -164,7 +148,7 @@ static bool kernel_populates(void)
 bool memory_is_writable(uint64_t address)
 {
 	static const struct timespec pause = { .tv_nsec = 1000000 };
-	bool writable = write_nothing(address) || populate(address);
+	bool writable = oneself_write_nothing(address) || populate(address);
 
 	if (writable || kernel_populates())
 		return writable;
@@ -173,7 +157,7 @@ bool memory_is_writable(uint64_t address)
 
 	for (int i = 0; !writable && i < TRIES_WHILE_PAGES_MOVE; i++) {
 		nanosleep(&pause, NULL);
-		writable = write_nothing(address);
+		writable = oneself_write_nothing(address);
 	}
 	return writable;
 }

@@ -15,6 +15,7 @@
 #include "memory/heap.h"
 #include "memory/hold.h"
 #include "memory/maps.h"
+#include "memory/oneself.h"
 #include "memory/pin.h"
 
 #ifndef MREMAP_DONTUNMAP
@@ -434,6 +435,20 @@ int move_out(const struct move_heap *heap, const struct move_range *slice)
 }
 
 /*
+ * Private pages of the heap's file become copies. Linux before 5.14 does that page by page. False:
+ * they may only be read, or are not there any more.
+ */
+static bool detach(uintptr_t at, size_t bytes)
+{
+	if (!madvise((void *)at, bytes, MADV_POPULATE_WRITE))
+		return true;
+	for (uintptr_t page = at; page < at + bytes; page += page_bytes())
+		if (!oneself_write_nothing(page))
+			return false;
+	return true;
+}
+
+/*
  * A thread that writes meanwhile stores to the heap's page before the exchange, and to a copy of
  * that page after it. The kernel stores to the heap's page even later, for a read by O_DIRECT that
  * began before: then no page is copied now, and what it stores is seen.
@@ -475,8 +490,8 @@ static int exchange_private(const struct move_heap *heap, const struct move_rang
 		*shown = true;
 		if (window && mapped == bytes)
 			busy_wake(piece->start, piece->end, (uintptr_t)window);
-	} else if (madvise((void *)piece->start, bytes, MADV_POPULATE_WRITE)) {
-		*shown = true; /* Linux before 5.14, or read-only */
+	} else if (!detach(piece->start, bytes)) {
+		*shown = true;
 	}
 	return 0;
 }

@@ -2,6 +2,7 @@
 #include "memory/oneself.h"
 
 #include <errno.h>
+#include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -42,4 +43,18 @@ ssize_t oneself_write(const struct iovec *from, unsigned sources, const struct i
 		      unsigned targets)
 {
 	return copy(SYS_process_vm_writev, from, sources, to, targets);
+}
+
+/*
+ * The kernel ORs 0 into the word, as part of a wake-up of nobody: an access as that of an atomic,
+ * which is an error where that is a signal. A word that holds the number compared with costs a
+ * sleeper there a wake-up in vain.
+ */
+bool oneself_write_nothing(uint64_t address)
+{
+	static uint32_t nobody_waits;
+
+	return syscall(SYS_futex, &nobody_waits, FUTEX_WAKE_OP | FUTEX_PRIVATE_FLAG, 0, 0,
+		       (void *)(uintptr_t)address,
+		       FUTEX_OP(FUTEX_OP_OR, 0, FUTEX_OP_CMP_EQ, 0x800)) >= 0;
 }

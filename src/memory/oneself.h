@@ -11,6 +11,8 @@
 #ifndef MEMORY_ONESELF_H
 #define MEMORY_ONESELF_H
 
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -24,5 +26,11 @@ ssize_t oneself_read(const struct iovec *to, unsigned targets, const struct iove
 /* The other way round. */
 ssize_t oneself_write(const struct iovec *from, unsigned sources, const struct iovec *to,
 		      unsigned targets);
+
+/*
+ * Writes to the word at this address, a multiple of 4, what is there, beside threads that write to
+ * it. False: the address is bad, or a userfaultfd protects the page.
+ */
+bool oneself_write_nothing(uint64_t address);
 
 #endif
