@@ -297,6 +297,12 @@ int move_check(const struct move_heap *heap, uintptr_t start, uintptr_t end)
 	return busy_with_pins() || busy_with_threads(start, end) ? -EBUSY : 0;
 }
 
+/* -EPERM is said of guards alone: these mappings are sealed (mseal(2)). */
+static int of_mapping(int error)
+{
+	return error == -EPERM ? -EACCES : error;
+}
+
 static int take_guarded(const struct move_heap *heap, const struct move_range *slice,
 			const struct look *look)
 {
@@ -310,7 +316,7 @@ static int take_guarded(const struct move_heap *heap, const struct move_range *s
 		return guard;
 	error = take_and_exchange(heap, guard, look, (uintptr_t)slice->aside);
 	close(guard); /* threads that waited repeat their accesses */
-	return error;
+	return of_mapping(error);
 }
 
 int move_in(const struct move_heap *heap, const struct move_range *slice)
@@ -321,7 +327,8 @@ int move_in(const struct move_heap *heap, const struct move_range *slice)
 	if (error)
 		return error;
 	look.offset = slice->offset;
-	error = heap->needs_hold ? take_held(heap, &look) : take_guarded(heap, slice, &look);
+	error = heap->needs_hold ? of_mapping(take_held(heap, &look))
+				 : take_guarded(heap, slice, &look);
 	if (!error)
 		set_apart(slice, slice->start, slice->end - slice->start);
 	return error;
@@ -406,7 +413,7 @@ static int replace(const struct move_heap *heap, const struct mapping *piece, ch
 		return hold_covers(piece->start, piece->end) ? -EBUSY
 							     : copy_held(heap, piece, fresh);
 	guard = guard_open(heap->permission == MOVE_ALWAYS);
-	error = guard < 0 ? guard : copy_and_exchange(heap, guard, piece, fresh);
+	error = guard < 0 ? guard : of_mapping(copy_and_exchange(heap, guard, piece, fresh));
 	if (guard >= 0)
 		close(guard);
 	return error;
