@@ -293,7 +293,7 @@ static void make_reports(void) EXCLUDES(range_lock)
 static void drop_aside(struct range *range)
 {
 	if (range->aside)
-		munmap(range->aside, range->end - range->start);
+		munmap(range->aside, range_bytes_and_room(range));
 	range->aside = NULL;
 }
 
@@ -316,7 +316,7 @@ static void drop(unsigned index) REQUIRES(range_lock)
 	struct range range = range_remove(index);
 
 	if (range.left_private)
-		range_retire(range.offset + (range.end - range.start));
+		range_retire(&range);
 	range.drained = true; /* or the range was never in the heap */
 	range_update_keys(&range);
 	stay(range.key, range.refused);
@@ -395,6 +395,8 @@ static int move_slice(struct range *range, bool out, uint64_t *in) EXCLUDES(rang
 	};
 
 	*in = out ? from : to;
+	if (out && slice.last)
+		slice.end = range->start + range_bytes_and_room(range);
 	return out ? move_slice_out(range, &slice) : move_slice_in(&slice);
 }
 
@@ -408,7 +410,7 @@ static bool has_aside(struct range *range, bool out)
 
 	if (range->aside || (heap.needs_hold && (!out || !held)))
 		return true;
-	aside = sparse_map(range->end - range->start, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	aside = sparse_map(range_bytes_and_room(range), MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (aside == MAP_FAILED)
 		return heap.needs_hold;
 	range->aside = aside;

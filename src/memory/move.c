@@ -255,8 +255,9 @@ static int take_held(const struct move_heap *heap, const struct look *look)
 }
 
 /*
- * Advice that says nothing to memory of no file; but neighbours are one mapping only if they have
- * the same. The last page has none, and is mapped when those before it have theirs.
+ * Neighbours are one mapping only if they have the same advice. The last page has none, and is
+ * mapped when those before it have theirs. From Linux 6.3 on the advice has an effect as well:
+ * where there is swap, pages that only the program uses look older than they are.
  */
 static void set_apart(const struct move_range *slice, uintptr_t at, size_t bytes)
 {

@@ -12,6 +12,7 @@
 
 #define PAGE	     ((uint64_t)page_bytes())
 #define KEYS_AT_ONCE 256
+#define ROOM_OF_ONE  16 /* pages, for a range of one */
 
 static_assert(PAGE_BYTES_MAX - 1 <= 0xffff, "heap_edges: less than a page at each end");
 static_assert(HEAP_FIRST % PAGE_BYTES_MAX == 0 && HEAP_WINDOW_BYTES % PAGE_BYTES_MAX == 0,
@@ -28,26 +29,36 @@ unsigned range_count;
  * The table.
  */
 
+uint64_t range_bytes_and_room(const struct range *range)
+{
+	uint64_t bytes = range->end - range->start;
+
+	return bytes == PAGE ? ROOM_OF_ONE * PAGE : bytes + PAGE;
+}
+
 /*
- * The offset of free room in the heap for so many bytes; 0: there is none. *index: its place in
+ * The offset of free room in the heap for the range; 0: there is none. *index: its place in
  * `ranges`.
  */
-static uint64_t find_room(uint64_t bytes, uint64_t heap_bytes, unsigned *index) REQUIRES(range_lock)
+static uint64_t find_room(const struct range *range, uint64_t heap_bytes, unsigned *index)
+	REQUIRES(range_lock)
 {
-	uint64_t offset = room_begin;
+	uint64_t offset = room_begin, bytes = range->end - range->start;
 	unsigned i;
 
 	if (range_count == RANGES_MAX || bytes > heap_bytes)
 		return 0;
 	for (i = 0; i < range_count; i++) {
-		uint64_t end = ranges[i].offset + (ranges[i].end - ranges[i].start) + PAGE;
+		uint64_t end = ranges[i].offset + range_bytes_and_room(&ranges[i]);
 
-		if (ranges[i].offset >= offset + bytes + PAGE)
+		if (ranges[i].offset >= offset + range_bytes_and_room(range))
 			break;
 		if (offset < end)
 			offset = end;
 	}
 	*index = i;
+	if (bytes == PAGE)
+		bytes = range_bytes_and_room(range);
 	return offset + bytes <= heap_bytes ? offset : 0;
 }
 
@@ -57,10 +68,12 @@ void range_init(void)
 	room_begin = HEAP_FIRST;
 }
 
-void range_retire(uint64_t end)
+void range_retire(const struct range *range)
 {
-	if (room_begin < end + PAGE)
-		room_begin = end + PAGE;
+	uint64_t end = range->offset + range_bytes_and_room(range);
+
+	if (room_begin < end)
+		room_begin = end;
 }
 
 int range_find_overlap(uintptr_t start, uintptr_t end)
@@ -74,7 +87,7 @@ int range_find_overlap(uintptr_t start, uintptr_t end)
 bool range_insert(const struct range *range, uint64_t heap_bytes, struct range **out)
 {
 	unsigned index;
-	uint64_t offset = find_room(range->end - range->start, heap_bytes, &index);
+	uint64_t offset = find_room(range, heap_bytes, &index);
 
 	if (!offset)
 		return false;
@@ -301,7 +314,7 @@ static void check_range(const struct range *range) REQUIRES(range_lock)
 /*
  * The table of ranges:
  * - a range is whole pages, here and in the heap;
- * - in the heap they are sorted, with a page between them that belongs to none, from HEAP_FIRST on;
+ * - in the heap they are sorted, each with its room, from HEAP_FIRST on;
  * - no two ranges have a page of the program in common;
  * - of a settled range all bytes are in the heap, of no range more than all.
  */
@@ -315,7 +328,7 @@ void range_check(void)
 		INVARIANT(ranges[i].offset >= end,
 			  "range %u at 0x%llx, the one before ends at 0x%llx", i,
 			  (unsigned long long)ranges[i].offset, (unsigned long long)end);
-		end = ranges[i].offset + (ranges[i].end - ranges[i].start) + PAGE;
+		end = ranges[i].offset + range_bytes_and_room(&ranges[i]);
 	}
 	if (!check_sometimes(range_count / 16 + 1))
 		return;

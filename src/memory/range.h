@@ -66,8 +66,13 @@ struct range range_remove(unsigned index) REQUIRES(range_lock);
  */
 uint64_t range_slice_end(const struct range *range);
 uint64_t range_slice_begin(const struct range *range);
-/* No range gets a place below this offset any more. */
-void range_retire(uint64_t end) REQUIRES(range_lock);
+/*
+ * Its bytes in the heap, and the room behind them that no other range gets. The program can enlarge
+ * its mapping of a single page (mremap(2)): then it gets this room, which moves out with the page.
+ */
+uint64_t range_bytes_and_room(const struct range *range);
+/* No range gets its place any more, nor one below. */
+void range_retire(const struct range *range) REQUIRES(range_lock);
 
 static inline bool range_key_is_alive(const struct arena_key *entry)
 {

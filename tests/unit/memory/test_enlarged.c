@@ -4,6 +4,7 @@
  * of the region that is behind them there.
  */
 #include <errno.h>
+#include <string.h>
 #include <sys/mman.h>
 
 #include "migrate_world.h"
@@ -57,6 +58,40 @@ static void test_several_slices(void **state)
 	check_enlarging(BYTES);
 }
 
+/* One page is one mapping, which the kernel enlarges: its room in the heap is empty, and leaves
+ * too. */
+static void test_a_page(void **state)
+{
+	const size_t bytes = 16 * PAGE;
+	char *page = make_region(PAGE), *behind = make_region(BYTES), *longer;
+	uint32_t key = make_key(page, PAGE, 0), other = make_key(behind, BYTES, 0);
+
+	ask(key);
+	ask(other);
+	longer = mremap(page, PAGE, bytes, MREMAP_MAYMOVE);
+	assert_true(longer != MAP_FAILED);
+	for (size_t i = PAGE; i < bytes; i++)
+		assert_int_equal(longer[i], 0);
+	memset(longer + PAGE, 'n', bytes - PAGE);
+	check_region(behind, BYTES);
+	end_key(key);
+	assert_false(is_shared(longer) || is_shared(longer + bytes - PAGE));
+
+	page = make_region(PAGE); /* it gets the place */
+	key = make_key(page, PAGE, 0);
+	ask(key);
+	assert_true(heap_of(other) == heap_of(key) + bytes);
+	assert_int_equal(peek(heap_of(key) + PAGE), 0);
+	check_region(longer, PAGE);
+	for (size_t i = PAGE; i < bytes; i++)
+		assert_int_equal(longer[i], 'n');
+	end_key(key);
+	end_key(other);
+	munmap(longer, bytes);
+	munmap(page, PAGE);
+	munmap(behind, BYTES);
+}
+
 /* Private pages of the heap's file are still seen behind, and not enlarged either. */
 static void test_left_without_a_hold(void **state)
 {
@@ -83,9 +118,9 @@ static void test_left_without_a_hold(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_two_pages),	    cmocka_unit_test(test_a_slice),
-		cmocka_unit_test(test_a_slice_and_a_page),  cmocka_unit_test(test_several_slices),
-		cmocka_unit_test(test_left_without_a_hold),
+		cmocka_unit_test(test_a_page),	       cmocka_unit_test(test_two_pages),
+		cmocka_unit_test(test_a_slice),	       cmocka_unit_test(test_a_slice_and_a_page),
+		cmocka_unit_test(test_several_slices), cmocka_unit_test(test_left_without_a_hold),
 	};
 
 	migrate_world_start();
