@@ -80,6 +80,9 @@ static void read_comm(char comm[16])
 	comm[strcspn(comm, "\n")] = 0;
 }
 
+/* Peers get the descriptors, but may not seal the files against our writes. */
+#define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
 static int make_arena(void)
 {
 	int rc;
@@ -102,8 +105,8 @@ static int make_arena(void)
 		return -errno;
 	}
 	/* From here on no process can shrink it under a reader, or map it writable. */
-	if (fcntl(arena_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_FUTURE_WRITE) &&
-	    fcntl(arena_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+	if (fcntl(arena_fd, F_ADD_SEALS, SEALS | F_SEAL_FUTURE_WRITE) &&
+	    fcntl(arena_fd, F_ADD_SEALS, SEALS))
 		return -errno;
 	return 0;
 }
@@ -118,7 +121,7 @@ static int make_heap(void)
 		heap_bytes = limit.rlim_cur & ~4095ull; /* beyond it the kernel sends SIGXFSZ */
 	heap_fd = memfd_create("verbatim-heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 	if (heap_fd < 0 || ftruncate(heap_fd, (off_t)heap_bytes) ||
-	    fcntl(heap_fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+	    fcntl(heap_fd, F_ADD_SEALS, SEALS))
 		return -errno;
 	return 0;
 }

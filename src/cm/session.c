@@ -172,7 +172,7 @@ static int make_store(char *why, size_t why_len)
 	if (fd < 0)
 		return -errno;
 	rc = memory_file_extend(fd, CTL_CM_STORE_BYTES);
-	if (!rc && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0)
+	if (!rc && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
 		rc = -errno;
 	if (rc)
 		close(fd);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* An adapter that cannot start leaves nothing. verbatimd is replaced at link time (--wrap). */
 #include <errno.h>
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,6 +24,11 @@ int __wrap_ctl_connect(struct ctl_client **out, int arena_fd, int wake_fd, int h
 {
 	static char client;
 
+	/* peers get both: one that seals the heap against writes would stop all migration */
+	assert_int_equal(fcntl(heap_fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
+	assert_int_equal(errno, EPERM);
+	assert_int_equal(fcntl(arena_fd, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), -1);
+	assert_int_equal(errno, EPERM);
 	*out = (struct ctl_client *)&client;
 	return 0;
 }
