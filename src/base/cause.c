@@ -130,20 +130,33 @@ static void keep(void *arena, const struct arena_cause *report)
 	atomic_store_explicit(&entry_taken[index], false, memory_order_release);
 }
 
-/* One write, so that lines of several threads and processes do not mix. */
+/* The signal that a write which failed so has sent to this thread; 0: none. */
+static int signal_of(int error)
+{
+	return error == EPIPE ? SIGPIPE : error == EFBIG ? SIGXFSZ : 0;
+}
+
+/*
+ * One write, so that lines of several threads and processes do not mix. A pipe without a reader, or
+ * a file as long as may be, must not end the program.
+ */
 static void write_line(int fd, const char *line, size_t len)
 {
 	const struct timespec now = { 0, 0 };
-	sigset_t pipe_signal, before, pending;
-	ssize_t written;
+	sigset_t signals, before, pending;
+	int sent;
 
-	sigemptyset(&pipe_signal);
-	sigaddset(&pipe_signal, SIGPIPE);
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGPIPE);
+	sigaddset(&signals, SIGXFSZ);
 	sigpending(&pending);
-	pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
-	written = write(fd, line, len);
-	if (written < 0 && errno == EPIPE && !sigismember(&pending, SIGPIPE))
-		sigtimedwait(&pipe_signal, NULL, &now);
+	pthread_sigmask(SIG_BLOCK, &signals, &before);
+	sent = write(fd, line, len) < 0 ? signal_of(errno) : 0;
+	if (sent && !sigismember(&pending, sent)) {
+		sigemptyset(&signals);
+		sigaddset(&signals, sent);
+		sigtimedwait(&signals, NULL, &now);
+	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 

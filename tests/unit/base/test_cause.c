@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -334,6 +335,30 @@ static void closed_standard_error_is_no_harm(void **state)
 	assert_int_equal(status, 0);
 }
 
+/* Standard error is a file that is as long as the program's files may be. */
+static void full_standard_error_is_no_harm(void **state)
+{
+	int file = memfd_create("stderr", 0), status;
+	struct rlimit none;
+	pid_t child;
+
+	assert_true(file >= 0);
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &none), 0);
+	none.rlim_cur = 0;
+	child = fork();
+	if (child == 0) {
+		dup2(file, STDERR_FILENO);
+		if (setrlimit(RLIMIT_FSIZE, &none))
+			_exit(1);
+		setenv("VERBATIM_EXPLAIN", "1", 1);
+		execl("/proc/self/exe", "test_cause", "--report", NULL);
+		_exit(1);
+	}
+	close(file);
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -349,6 +374,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(lines_are_written_if_asked),
 		cmocka_unit_test(notes_are_kept_and_not_printed),
 		cmocka_unit_test(closed_standard_error_is_no_harm),
+		cmocka_unit_test(full_standard_error_is_no_harm),
 	};
 
 	/* The parent may have set SIG_IGN: then waitpid would find no child. */
