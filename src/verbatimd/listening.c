@@ -33,40 +33,21 @@ static enum holder find_holder(const struct sockname *name, uid_t uid, struct uc
 	return peer->uid == 0 || peer->uid == uid ? HOLDER_DAEMON : HOLDER_OTHER;
 }
 
-/*
- * The process that has the abstract name may be a trusted verbatimd, in another mount namespace,
- * which accepts connections at once or when it has begun. A process that does not in GIVE_WAY_MS
- * (it does not listen, or its queue is full) cannot serve anybody, whoever it is.
- */
-static bool is_served(const struct daemon *d, const struct sockname *name)
+/* Only of --system: a program that starts a user's daemon takes its output for a failure. */
+static void explain_holder(const struct daemon *d, enum holder holder, const struct ucred *peer)
 {
-	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000 };
-	int64_t deadline_ns = deadline_in_ms(GIVE_WAY_MS);
-	struct ucred peer;
-	enum holder holder;
-
-	for (;;) {
-		holder = find_holder(name, d->uid, &peer);
-		if (holder != HOLDER_UNKNOWN || !deadline_left_ms(deadline_ns))
-			break;
-		nanosleep(&pause, NULL);
-	}
-	if (holder == HOLDER_DAEMON)
-		return true;
-	/* Only here: a program that starts a user's daemon takes its output for a failure. */
 	if (d->scope != DAEMON_OF_SYSTEM)
-		return false;
+		return;
 	if (holder == HOLDER_OTHER)
 		fprintf(stderr,
 			"verbatimd: the socket @%s is held by process %d of user %u, which is not "
 			"verbatimd; only those are served who see %s\n",
-			d->space.text, (int)peer.pid, (unsigned)peer.uid, d->space.dir);
+			d->space.text, (int)peer->pid, (unsigned)peer->uid, d->space.dir);
 	else
 		fprintf(stderr,
 			"verbatimd: the socket @%s is held by a process that does not accept "
 			"connections; only those are served who see %s\n",
 			d->space.text, d->space.dir);
-	return false;
 }
 
 /* A socket on which a service manager listens for us, at one of the two names. */
@@ -126,6 +107,37 @@ static int listen_at(struct listener *l, struct daemon *d, const struct sockname
 	return rc;
 }
 
+/*
+ * The process that has the abstract name may be a trusted verbatimd, in another mount namespace,
+ * which accepts connections at once, or when it has begun, or is about to end. A process that does
+ * not in GIVE_WAY_MS (it does not listen, or its queue is full) cannot serve anybody, whoever it
+ * is. 0, also without the name; or -errno.
+ */
+static int listen_at_name(struct daemon *d)
+{
+	const struct timespec pause = { .tv_nsec = PAUSE_MS * 1000000 };
+	int64_t deadline_ns = deadline_in_ms(GIVE_WAY_MS);
+	enum holder holder = HOLDER_UNKNOWN;
+	struct sockname name;
+	struct ucred peer;
+
+	sockname_of_daemon(&d->space, &name);
+	while (holder == HOLDER_UNKNOWN) {
+		int rc = listen_at(&d->name, d, &name);
+
+		if (rc != -EADDRINUSE || d->file.fd < 0)
+			return rc;
+		holder = find_holder(&name, d->uid, &peer);
+		if (holder == HOLDER_DAEMON)
+			return rc;
+		if (!deadline_left_ms(deadline_ns))
+			break;
+		nanosleep(&pause, NULL);
+	}
+	explain_holder(d, holder, &peer);
+	return 0;
+}
+
 int listening_begin(struct daemon *d)
 {
 	struct sockname name;
@@ -137,9 +149,7 @@ int listening_begin(struct daemon *d)
 		rc = listen_at(&d->file, d, &name);
 	if (rc || d->space.is_shared)
 		return rc;
-	sockname_of_daemon(&d->space, &name);
-	rc = listen_at(&d->name, d, &name);
-	return rc == -EADDRINUSE && d->file.fd >= 0 && !is_served(d, &name) ? 0 : rc;
+	return listen_at_name(d);
 }
 
 void listening_end(struct daemon *d)

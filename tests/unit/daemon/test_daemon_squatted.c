@@ -13,8 +13,11 @@
 #define VICTIM	 12345
 #define SQUATTER 12346
 
-/* It accepts connections, does not listen, or its queue is full. */
-enum squat { SQUAT_ANSWERS, SQUAT_BOUND, SQUAT_FULL };
+/*
+ * It accepts connections, does not listen, ends while the daemon waits for that, or its queue is
+ * full.
+ */
+enum squat { SQUAT_ANSWERS, SQUAT_BOUND, SQUAT_SHORTLY, SQUAT_FULL };
 
 static void squat_at(int fd, const struct sockname_space *space, enum squat how)
 {
@@ -24,7 +27,7 @@ static void squat_at(int fd, const struct sockname_space *space, enum squat how)
 	sockname_of_daemon(space, &name);
 	become_user(SQUATTER);
 	CHECK(!bind(sock, (struct sockaddr *)&name.addr, name.len));
-	if (how != SQUAT_BOUND)
+	if (how == SQUAT_ANSWERS || how == SQUAT_FULL)
 		CHECK(!listen(sock, how == SQUAT_FULL ? 0 : 8));
 	for (int rc = 0; how == SQUAT_FULL && !rc;) {
 		int caller = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK, 0);
@@ -33,6 +36,10 @@ static void squat_at(int fd, const struct sockname_space *space, enum squat how)
 		CHECK(!rc || errno == EAGAIN);
 	}
 	say(fd, 1);
+	if (how == SQUAT_SHORTLY) {
+		usleep(100000);
+		close(sock);
+	}
 	pause();
 }
 
@@ -54,6 +61,11 @@ static void squat_bound(int fd)
 	squat_users(fd, SQUAT_BOUND);
 }
 
+static void squat_shortly(int fd)
+{
+	squat_users(fd, SQUAT_SHORTLY);
+}
+
 static void squat_full(int fd)
 {
 	squat_users(fd, SQUAT_FULL);
@@ -65,6 +77,23 @@ static void squat_full_of_system(int fd)
 
 	CHECK(!sockname_space_of_system(&space));
 	squat_at(fd, &space, SQUAT_FULL);
+}
+
+/* The daemon that this process starts has the name, too. */
+static void connect_and_find_name(int fd)
+{
+	int sock = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+	struct sockname_space space;
+	struct ctl_client *client;
+	struct sockname name;
+
+	become_user(VICTIM);
+	client = join();
+	sockname_space_of_user(VICTIM, &space);
+	sockname_of_daemon(&space, &name);
+	CHECK(!connect(sock, (struct sockaddr *)&name.addr, name.len));
+	close(sock);
+	ctl_close(client);
 }
 
 static void connect_to_squatter(int fd)
@@ -111,31 +140,36 @@ static void test_squatted_name(void **state)
 	worker_kill(&squatter);
 }
 
-static void check_beside(void (*squatter_main)(int fd))
+static void check(void (*squatter_main)(int fd), void (*victim_main)(int fd))
 {
 	struct worker squatter, victim;
 
 	need_root();
 	worker_start(&squatter, squatter_main);
 	hear(squatter.fd);
-	worker_start(&victim, connect_beside_squatter);
+	worker_start(&victim, victim_main);
 	worker_end(&victim);
 	worker_kill(&squatter);
 }
 
 static void test_name_without_listener(void **state)
 {
-	check_beside(squat_bound);
+	check(squat_bound, connect_beside_squatter);
 }
 
 static void test_name_with_full_queue(void **state)
 {
-	check_beside(squat_full);
+	check(squat_full, connect_beside_squatter);
 }
 
 static void test_systems_name_with_full_queue(void **state)
 {
-	check_beside(squat_full_of_system);
+	check(squat_full_of_system, connect_beside_squatter);
+}
+
+static void test_name_that_becomes_free(void **state)
+{
+	check(squat_shortly, connect_and_find_name);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, harness_setup, harness_teardown)
@@ -145,6 +179,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_squatted_name),
 		TEST(test_name_without_listener),
+		TEST(test_name_that_becomes_free),
 		TEST(test_name_with_full_queue),
 		TEST(test_systems_name_with_full_queue),
 	};
