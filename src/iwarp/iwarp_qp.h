@@ -7,6 +7,7 @@
 #ifndef IWARP_IWARP_QP_H
 #define IWARP_IWARP_QP_H
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,6 +29,13 @@ enum stream_state {
 	STREAM_LINGERING, /* after the half close of a QP in ERR: waits for the peer's */
 	STREAM_ENDED,	  /* env.ended was called */
 };
+
+/* ORD, and one more for the RTR; a power of 2, so that places stay in order when counts wrap. */
+#define OUTSTANDING_SLOTS 32
+static_assert(OUTSTANDING_SLOTS > LIMIT_QP_RD_ATOM &&
+		      !(OUTSTANDING_SLOTS & (OUTSTANDING_SLOTS - 1)) &&
+		      !(LIMIT_QP_RD_ATOM & (LIMIT_QP_RD_ATOM - 1)),
+	      "places of READs and atomics");
 
 /* A READ or atomic without its response. */
 struct outstanding {
@@ -130,7 +138,7 @@ struct iwarp_qp {
 	struct local_failure failure;
 	uint32_t revoke_tries; /* of BIND_MW or LOCAL_INV at sq.issue, in vain */
 	uint32_t outstanding_head, outstanding_tail;
-	struct outstanding outstanding[LIMIT_QP_RD_ATOM + 1];
+	struct outstanding outstanding[OUTSTANDING_SLOTS];
 
 	/* responder */
 	struct input input;
@@ -144,8 +152,6 @@ struct iwarp_qp {
 	uint32_t response_head, response_tail;
 	struct owed_response responses[LIMIT_QP_RD_ATOM];
 };
-
-#define OUTSTANDING_SLOTS (LIMIT_QP_RD_ATOM + 1) /* one more, for the RTR */
 
 extern struct iwarp_env iwarp_env;
 

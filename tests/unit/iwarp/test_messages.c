@@ -354,6 +354,26 @@ static void test_ord(void **state)
 	assert_false(rig_has_event());
 }
 
+/* READs are counted in 32 bits: more than 4294967296 of a connection are answered like the first.
+ */
+static void test_more_reads_than_are_counted(void **state)
+{
+	rig_connect(NULL);
+	for (int end = 0; end < 2; end++) {
+		struct iwarp_qp *iq = iwarp_of(rig[end].qp);
+
+		iq->outstanding_head = iq->outstanding_tail = UINT32_MAX - 1;
+		iq->response_head = iq->response_tail = UINT32_MAX - 1;
+	}
+	memset(rig[1].memory, 0xee, RIG_BYTES);
+	for (unsigned i = 0; i < 8; i++)
+		rig_post(1, IBV_WR_RDMA_READ, 100 + i, i);
+	rig_run();
+	for (unsigned i = 0; i < 8; i++)
+		rig_expect(1, i, IBV_WC_SUCCESS);
+	expect_copied(107);
+}
+
 /* A SEND after a READ is sent at once, and completes after it; with a fence it waits. */
 static void test_order_and_fence(void **state)
 {
@@ -495,6 +515,7 @@ int main(void)
 		TEST(test_immediate_data),
 		TEST(test_atomics),
 		TEST(test_ord),
+		TEST(test_more_reads_than_are_counted),
 		TEST(test_order_and_fence),
 		TEST(test_bad_sink_behind_a_full_stage),
 		TEST(test_shares_of_a_response),
