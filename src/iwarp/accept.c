@@ -319,7 +319,7 @@ static bool end_immediate(struct iwarp_qp *iq)
 
 static void owe(struct iwarp_qp *iq, const struct owed_response *response)
 {
-	iq->responses[iq->response_tail++ % LIMIT_QP_RD_ATOM] = *response;
+	*response_at(iq, iq->response_tail++) = *response;
 	iq->expected_msn[QUEUE_REQUEST]++;
 }
 

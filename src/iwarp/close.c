@@ -95,7 +95,7 @@ static bool is_of(const struct iwarp_qp *iq, uint32_t seq, const struct segment 
 	if (segment->queue == QUEUE_SEND)
 		return operation == OPERATION_SEND && segment->msn == wqe->msn;
 	for (uint32_t i = iq->outstanding_head; i != iq->outstanding_tail; i++) {
-		const struct outstanding *outstanding = &iq->outstanding[i % OUTSTANDING_SLOTS];
+		const struct outstanding *outstanding = outstanding_at(iq, i);
 
 		if (!outstanding->is_rtr && outstanding->seq == seq &&
 		    outstanding->msn == segment->msn)

@@ -8,7 +8,7 @@ static struct outstanding *oldest(const struct iwarp_qp *iq)
 {
 	if (!iwarp_outstanding(iq))
 		return NULL;
-	return (struct outstanding *)&iq->outstanding[iq->outstanding_head % OUTSTANDING_SLOTS];
+	return outstanding_at(iq, iq->outstanding_head);
 }
 
 const struct wqe *complete_responding(struct iwarp_qp *iq)

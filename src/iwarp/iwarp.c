@@ -22,6 +22,15 @@ void iwarp_init(const struct iwarp_env *env)
 	iwarp_env = *env;
 }
 
+static void free_state(struct iwarp_qp *iq)
+{
+	stage_fini(&iq->stage);
+	input_fini(&iq->input);
+	free(iq->outstanding);
+	free(iq->responses);
+	free(iq);
+}
+
 static void free_path(struct qp *qp)
 {
 	struct iwarp_qp *iq = iwarp_of(qp);
@@ -29,9 +38,7 @@ static void free_path(struct qp *qp)
 	if (!iq)
 		return;
 	close_end(iq, IWARP_END_DISCONNECTED);
-	stage_fini(&iq->stage);
-	input_fini(&iq->input);
-	free(iq);
+	free_state(iq);
 	qp->path_data = NULL;
 }
 
@@ -62,9 +69,22 @@ static struct iwarp_qp *make(struct qp *qp, void *stream, const struct iwarp_opt
 	return iq;
 }
 
+static int make_rings(struct iwarp_qp *iq)
+{
+	const struct depth_ring outstanding = { .entry_bytes = sizeof(*iq->outstanding) };
+	const struct depth_ring responses = { .entry_bytes = sizeof(*iq->responses) };
+	uint32_t qpn = iq->qp->ib.qp_num;
+
+	iq->outstanding_slots = depth_slots(iq->options.mpa.ord);
+	iq->outstanding = depth_widen(&outstanding, iq->outstanding_slots, qpn);
+	iq->response_slots = depth_slots(iq->options.mpa.ird);
+	iq->responses = depth_widen(&responses, iq->response_slots, qpn);
+	return iq->outstanding && iq->responses ? 0 : -ENOMEM;
+}
+
 static int prepare(struct iwarp_qp *iq, const void *early, size_t early_bytes)
 {
-	if (input_init(iq) ||
+	if (input_init(iq) || make_rings(iq) ||
 	    (iq->options.mpa.initiator && iq->options.mpa.rtr != MPA_RTR_NONE && transmit_rtr(iq)))
 		return ENOMEM;
 	return input_add(&iq->input, early, early_bytes) ? 0 : EINVAL;
@@ -108,9 +128,7 @@ int iwarp_attach(struct qp *qp, void *stream, const struct iwarp_options *option
 		return ENOMEM;
 	error = prepare(iq, early, early_bytes);
 	if (error) {
-		stage_fini(&iq->stage);
-		input_fini(&iq->input);
-		free(iq);
+		free_state(iq);
 		return error;
 	}
 	qp->path->destroy(qp);
@@ -257,7 +275,7 @@ const struct qp_path iwarp_path = {
 
 #ifdef VERBATIM_CHECK
 /*
- * - at most ORD requests and the RTR are outstanding, at most IRD responses are owed;
+ * - at most ORD requests, or the RTR, are outstanding, at most IRD responses are owed;
  * - outstanding requests are in the order of the SQ, and were issued;
  * - a message is under way only while something is to be sent;
  * - what is staged is within its buffer, and so is what was read;
@@ -271,12 +289,12 @@ void iwarp_check(const struct qp *qp)
 
 	if (!iq)
 		return;
-	INVARIANT(iwarp_outstanding(iq) <= iq->options.mpa.ord + 1u &&
+	INVARIANT(iwarp_outstanding(iq) <= depth_of((uint8_t)iq->options.mpa.ord) &&
 			  iwarp_owed(iq) <= iq->options.mpa.ird,
 		  "QP 0x%06x: %u outstanding, ORD %u; %u owed, IRD %u", qpn, iwarp_outstanding(iq),
 		  iq->options.mpa.ord, iwarp_owed(iq), iq->options.mpa.ird);
 	for (uint32_t i = iq->outstanding_head; i != iq->outstanding_tail; i++) {
-		const struct outstanding *one = &iq->outstanding[i % OUTSTANDING_SLOTS];
+		const struct outstanding *one = outstanding_at(iq, i);
 
 		INVARIANT(one->is_rtr || ((int32_t)(one->seq - qp->sq.head) >= 0 &&
 					  (int32_t)(qp->sq.issue - one->seq) > 0),

@@ -2,15 +2,16 @@
 /*
  * iWARP QP - the state of an RC QP on a TCP stream (qp->path_data).
  *
- * qp->lock guards all of it. Its size is fixed, but for two buffers: a peer cannot make it grow.
+ * qp->lock guards all of it. Its size is fixed when it is made, but for two buffers: a peer
+ * cannot make it grow.
  */
 #ifndef IWARP_IWARP_QP_H
 #define IWARP_IWARP_QP_H
 
-#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "execute/depth.h"
 #include "execute/execute.h"
 #include "execute/local.h"
 #include "iwarp/iwarp.h"
@@ -29,13 +30,6 @@ enum stream_state {
 	STREAM_LINGERING, /* after the half close of a QP in ERR: waits for the peer's */
 	STREAM_ENDED,	  /* env.ended was called */
 };
-
-/* ORD, and one more for the RTR; a power of 2, so that places stay in order when counts wrap. */
-#define OUTSTANDING_SLOTS 32
-static_assert(OUTSTANDING_SLOTS > LIMIT_QP_RD_ATOM &&
-		      !(OUTSTANDING_SLOTS & (OUTSTANDING_SLOTS - 1)) &&
-		      !(LIMIT_QP_RD_ATOM & (LIMIT_QP_RD_ATOM - 1)),
-	      "places of READs and atomics");
 
 /* A READ or atomic without its response. */
 struct outstanding {
@@ -137,8 +131,12 @@ struct iwarp_qp {
 	struct stage stage;
 	struct local_failure failure;
 	uint32_t revoke_tries; /* of BIND_MW or LOCAL_INV at sq.issue, in vain */
-	uint32_t outstanding_head, outstanding_tail;
-	struct outstanding outstanding[OUTSTANDING_SLOTS];
+	/*
+	 * A ring (execute/depth.h) for ORD, or for the RTR, which comes before all requests. Both
+	 * rings are made with the QP, as the connection has agreed on ORD and IRD by then.
+	 */
+	uint32_t outstanding_head, outstanding_tail, outstanding_slots;
+	struct outstanding *outstanding;
 
 	/* responder */
 	struct input input;
@@ -149,8 +147,8 @@ struct iwarp_qp {
 	uint32_t revoked;  /* mw_invalidate_once, of a SEND_WITH_INV that waits */
 	struct refused refused;
 	bool revoking; /* that SEND is received, but a thread still copies by the key */
-	uint32_t response_head, response_tail;
-	struct owed_response responses[LIMIT_QP_RD_ATOM];
+	uint32_t response_head, response_tail, response_slots; /* a ring for IRD */
+	struct owed_response *responses;
 };
 
 extern struct iwarp_env iwarp_env;
@@ -164,6 +162,16 @@ static inline uint32_t iwarp_segment_room(const struct iwarp_qp *iq, uint32_t he
 	uint32_t room = iq->options.mulpdu - header;
 
 	return room >= 32768 ? room & ~4095u : room;
+}
+
+static inline struct outstanding *outstanding_at(const struct iwarp_qp *iq, uint32_t i)
+{
+	return &iq->outstanding[i & (iq->outstanding_slots - 1)];
+}
+
+static inline struct owed_response *response_at(const struct iwarp_qp *iq, uint32_t i)
+{
+	return &iq->responses[i & (iq->response_slots - 1)];
 }
 
 static inline uint32_t iwarp_outstanding(const struct iwarp_qp *iq)

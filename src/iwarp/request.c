@@ -218,7 +218,7 @@ static enum gather_result add_with_response(struct iwarp_qp *iq, struct gather *
 	result = gather_add(iq, gather, &segment, &payload, cause);
 	if (result != GATHER_ADDED)
 		return result;
-	iq->outstanding[iq->outstanding_tail++ % OUTSTANDING_SLOTS] = outstanding;
+	*outstanding_at(iq, iq->outstanding_tail++) = outstanding;
 	iq->sending.request_msn++;
 	end_message(iq);
 	return result;

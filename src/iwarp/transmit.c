@@ -13,7 +13,7 @@
 
 static struct owed_response *oldest_response(struct iwarp_qp *iq)
 {
-	return &iq->responses[iq->response_head % LIMIT_QP_RD_ATOM];
+	return response_at(iq, iq->response_head);
 }
 
 static enum gather_result add_atomic_response(struct iwarp_qp *iq, struct gather *gather,
@@ -224,7 +224,7 @@ int transmit_rtr(struct iwarp_qp *iq)
 		segment.queue = QUEUE_REQUEST;
 		segment.msn = iq->sending.request_msn++;
 		bytes = UNTAGGED_BYTES + READ_REQUEST_BYTES;
-		iq->outstanding[iq->outstanding_tail++ % OUTSTANDING_SLOTS] =
+		*outstanding_at(iq, iq->outstanding_tail++) =
 			(struct outstanding){ .is_rtr = true, .msn = segment.msn };
 	}
 	fpdu = stage_open(iq, bytes);

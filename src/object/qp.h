@@ -48,6 +48,12 @@ struct qp_path {
 	 * errno.
 	 */
 	int (*connect)(struct qp *qp);
+	/*
+	 * max_rd_atomic or max_dest_rd_atomic is set, at RTS or in SQD: makes rings for so many
+	 * (execute/depth.h). 0, or errno with a cause: the attributes stay as they were. NULL: the
+	 * path has none that depend on them.
+	 */
+	int (*set_depths)(struct qp *qp);
 	/* Executes requests from sq.issue on: some are new, or have to be retried. */
 	void (*issue)(struct qp *qp);
 	/*

@@ -192,6 +192,17 @@ static int connect(struct qp *qp) REQUIRES(qp->lock)
 	return path->connect(qp);
 }
 
+/* What a move allocates, before anything else of it. The attributes are set. */
+static int prepare(struct qp *qp, const struct change *change) REQUIRES(qp->lock)
+{
+	if (change->to == IBV_QPS_RTR)
+		return connect(qp);
+	if (change->mask & (IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_MAX_DEST_RD_ATOMIC) &&
+	    qp->path->set_depths)
+		return qp->path->set_depths(qp);
+	return 0;
+}
+
 static int apply(struct qp *qp, const struct change *change) REQUIRES(qp->lock)
 {
 	struct ibv_qp_attr before = qp->attr;
@@ -203,12 +214,10 @@ static int apply(struct qp *qp, const struct change *change) REQUIRES(qp->lock)
 		return 0;
 	}
 	set_attributes(&qp->attr, change->attr, change->mask);
-	if (change->to == IBV_QPS_RTR) {
-		error = connect(qp);
-		if (error) {
-			qp->attr = before;
-			return error;
-		}
+	error = prepare(qp, change);
+	if (error) {
+		qp->attr = before;
+		return error;
 	}
 	switch (change->to) {
 	case IBV_QPS_RESET:

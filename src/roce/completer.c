@@ -40,7 +40,7 @@ static psn_t advance(struct roce_qp *tq, psn_t end, bool answered)
 	packets = (uint32_t)psn_diff(end, tq->una_psn);
 	tq->una_psn = end;
 	while (tq->outstanding_head != tq->outstanding_tail &&
-	       !psn_after(tq->outstanding[tq->outstanding_head % LIMIT_QP_RD_ATOM].end, end))
+	       !psn_after(outstanding_at(tq, tq->outstanding_head)->end, end))
 		tq->outstanding_head++;
 	if (psn_after(end, tq->next_psn))
 		sendq_catch_up(tq);

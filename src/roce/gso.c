@@ -128,7 +128,7 @@ void gso_on_late(struct roce_qp *tq)
 void gso_on_responses(struct roce_qp *tq, const struct burst *burst, uint32_t count)
 {
 	struct gso_watch *w = &tq->response_gso;
-	uint32_t limit = tq->qp->attr.max_dest_rd_atomic ? tq->qp->attr.max_dest_rd_atomic : 1;
+	uint32_t limit = depth_of(tq->qp->attr.max_dest_rd_atomic);
 
 	if (w->watching && tq->responses.tail - w->responses <= limit)
 		return;

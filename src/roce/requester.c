@@ -298,7 +298,7 @@ static enum issue_result add_request(struct issue *it, struct wqe *wqe, uint32_t
 	burst_add(it->out.burst, &header);
 	tq->since_ack_req = 0;
 	tq->next_psn = psn_add(tq->next_psn, packets);
-	tq->outstanding[tq->outstanding_tail++ % LIMIT_QP_RD_ATOM] =
+	*outstanding_at(tq, tq->outstanding_tail++) =
 		(struct outstanding_read){ header.psn, tq->next_psn };
 	if (opcode_operation(wqe->opcode) == OPERATION_READ)
 		sendq_set_done(tq, wqe);
@@ -313,7 +313,7 @@ static bool window_has_room(struct issue *it, uint32_t packets)
 
 static uint32_t read_limit(const struct qp *qp)
 {
-	return qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1;
+	return depth_of(qp->attr.max_rd_atomic);
 }
 
 /* The window, or what it soon is again after a probe: a READ keeps its pieces to the end. */

@@ -210,13 +210,20 @@ static enum verdict on_write(struct roce_qp *tq, const struct packet *packet,
 	return verdict;
 }
 
-/* One more READ or atomic may wait for its response (max_dest_rd_atomic). */
-static enum verdict check_resources(const struct roce_qp *tq, enum cause *cause)
+static bool has_resources(const struct roce_qp *tq)
 {
-	const struct responses *responses = &tq->responses;
-	uint32_t limit = tq->qp->attr.max_dest_rd_atomic ? tq->qp->attr.max_dest_rd_atomic : 1;
+	return tq->responses.tail - tq->responses.head < depth_of(tq->qp->attr.max_dest_rd_atomic);
+}
 
-	if (responses->tail - responses->head < limit)
+/*
+ * One more READ or atomic may wait for its response (max_dest_rd_atomic). Responses to FLUSHes may
+ * be in the way, which some requesters do not count.
+ */
+static enum verdict check_resources(struct roce_qp *tq, enum cause *cause)
+{
+	if (!has_resources(tq) && response_any_is_empty(&tq->responses))
+		transmit_owed(tq);
+	if (has_resources(tq) && qp_state(tq->qp) != IBV_QPS_ERR)
 		return VERDICT_OK;
 	*cause = CAUSE_READ_ATOMIC_OVERFLOW;
 	return VERDICT_INVALID;
@@ -242,13 +249,17 @@ static enum verdict on_read(struct roce_qp *tq, const struct packet *packet, enu
  * Some requesters do not count FLUSHes among the READs (soft-RoCE). A FLUSH that finds no room for
  * its response, even after the others were sent, counts as lost.
  */
-static enum verdict make_room(struct roce_qp *tq)
+static bool make_room(struct roce_qp *tq, const struct responses *responses)
 {
-	if (response_has_room(tq))
-		return VERDICT_OK;
+	if (response_has_room(responses))
+		return true;
 	transmit_owed(tq);
-	return response_has_room(tq) && qp_state(tq->qp) != IBV_QPS_ERR ? VERDICT_OK
-									: VERDICT_OUT_OF_ORDER;
+	return response_has_room(responses) && qp_state(tq->qp) != IBV_QPS_ERR;
+}
+
+static enum verdict check_room(struct roce_qp *tq)
+{
+	return make_room(tq, &tq->responses) ? VERDICT_OK : VERDICT_OUT_OF_ORDER;
 }
 
 static struct operands operands_of(const struct packet *packet, const struct packet_opcode *op)
@@ -264,7 +275,7 @@ static struct operands operands_of(const struct packet *packet, const struct pac
 
 static void respond_atomic(struct roce_qp *tq, const struct packet *packet, uint64_t before)
 {
-	struct saved_atomic *saved = &tq->saved[tq->saved_next++ % LIMIT_QP_RD_ATOM];
+	struct saved_atomic *saved = saved_at(tq, tq->saved_next++);
 
 	*saved = (struct saved_atomic){ .valid = true, .psn = packet->psn, .value = before };
 	response_add_atomic(&tq->responses, saved, tq->msn);
@@ -276,7 +287,7 @@ static enum verdict on_single(struct roce_qp *tq, const struct packet *packet,
 {
 	const struct operands operands = operands_of(packet, op);
 	enum verdict verdict =
-		op->kind == OPERATION_FLUSH ? make_room(tq) : check_resources(tq, cause);
+		op->kind == OPERATION_FLUSH ? check_room(tq) : check_resources(tq, cause);
 	uint64_t before;
 
 	if (verdict == VERDICT_OK)
@@ -399,11 +410,13 @@ static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
 		tq->ack_owed = true;
 	} else if (op->kind == OPERATION_READ) {
 		if ((qp->type != IBV_QPT_XRC_RECV || xrc_find_pd(qp, packet->xrc_srqn, &pd)) &&
-		    execute_check_read(qp, &range, pd, &cause) == VERDICT_OK)
+		    execute_check_read(qp, &range, pd, &cause) == VERDICT_OK &&
+		    make_room(tq, &tq->replays))
 			response_repeat_read(tq, packet, pd);
 	} else if (operation_brings_data(op->kind)) {
-		response_repeat_atomic(tq, packet->psn);
-	} else {
+		if (make_room(tq, &tq->replays))
+			response_repeat_atomic(tq, packet->psn);
+	} else if (make_room(tq, &tq->replays)) {
 		response_repeat_empty(tq, packet->psn);
 	}
 }
@@ -568,7 +581,7 @@ void responder_quiesce(struct roce_qp *tq)
 	if (qp_state(qp) != IBV_QPS_ERR) {
 		tq->nak = (struct nak){ 0 };
 		tq->msn = 0;
-		for (unsigned i = 0; i < LIMIT_QP_RD_ATOM; i++)
+		for (uint32_t i = 0; i < tq->saved_slots; i++)
 			tq->saved[i].valid = false;
 	}
 	receive_stop(qp);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/response.h"
 
+#include <errno.h>
+#include <stdlib.h>
+
 #include "base/check.h"
 #include "base/counter.h"
 #include "memory/memory.h"
@@ -10,9 +13,11 @@
 #include "roce/gso.h"
 #include "roce/roce_env.h"
 
+#define RESULTS_MIN 16 /* of atomics; a power of 2 */
+
 static struct response *add(struct responses *responses)
 {
-	return &responses->entries[responses->tail++ % LIMIT_QP_RD_ATOM];
+	return response_at(responses, responses->tail++);
 }
 
 static bool is_empty(const struct responses *responses)
@@ -20,9 +25,69 @@ static bool is_empty(const struct responses *responses)
 	return responses->head == responses->tail;
 }
 
-bool response_has_room(const struct roce_qp *tq)
+static int widen(struct responses *responses, uint32_t slots, uint32_t qpn)
 {
-	return tq->responses.tail - tq->responses.head < LIMIT_QP_RD_ATOM;
+	const struct depth_ring ring = { responses->entries, responses->slots, responses->head,
+					 responses->tail, sizeof(*responses->entries) };
+	struct response *entries;
+
+	if (slots <= responses->slots)
+		return 0;
+	entries = depth_widen(&ring, slots, qpn);
+	if (!entries)
+		return ENOMEM;
+	free(responses->entries);
+	responses->entries = entries;
+	responses->slots = slots;
+	return 0;
+}
+
+/* All slots of the old ring may have a value that a duplicate asks for. */
+static int widen_saved(struct roce_qp *tq, uint32_t slots)
+{
+	const struct depth_ring ring = { tq->saved, tq->saved_slots,
+					 tq->saved_next - tq->saved_slots, tq->saved_next,
+					 sizeof(*tq->saved) };
+	struct saved_atomic *saved;
+
+	if (slots <= tq->saved_slots)
+		return 0;
+	saved = depth_widen(&ring, slots, tq->qp->ib.qp_num);
+	if (!saved)
+		return ENOMEM;
+	free(tq->saved);
+	tq->saved = saved;
+	tq->saved_slots = slots;
+	return 0;
+}
+
+int response_make_room(struct roce_qp *tq)
+{
+	const struct qp *qp = tq->qp;
+	uint32_t slots = depth_slots(depth_of(qp->attr.max_dest_rd_atomic));
+	int error;
+
+	if (qp->type != IBV_QPT_RC && qp->type != IBV_QPT_XRC_RECV)
+		return 0;
+	error = widen(&tq->responses, slots, qp->ib.qp_num);
+	if (!error)
+		error = widen(&tq->replays, slots, qp->ib.qp_num);
+	/* Results are also kept for a requester that has more on the way than it may. */
+	if (!error)
+		error = widen_saved(tq, slots > RESULTS_MIN ? slots : RESULTS_MIN);
+	return error;
+}
+
+void response_fini(struct roce_qp *tq)
+{
+	free(tq->responses.entries);
+	free(tq->replays.entries);
+	free(tq->saved);
+}
+
+bool response_has_room(const struct responses *responses)
+{
+	return responses->tail - responses->head < responses->slots;
 }
 
 void response_add_read(struct responses *responses, const struct roce_qp *tq,
@@ -38,6 +103,17 @@ void response_add_read(struct responses *responses, const struct roce_qp *tq,
 		.va = request->va,
 		.left = request->length,
 	};
+}
+
+bool response_any_is_empty(const struct responses *responses)
+{
+	for (uint32_t i = responses->head; i != responses->tail; i++) {
+		const struct response *r = &responses->entries[i & (responses->slots - 1)];
+
+		if (!r->atomic && !r->left)
+			return true;
+	}
+	return false;
 }
 
 void response_add_empty(struct responses *responses, psn_t psn, uint32_t msn)
@@ -67,7 +143,7 @@ void response_add_atomic(struct responses *responses, const struct saved_atomic 
 static bool will_come(const struct responses *responses, psn_t psn)
 {
 	for (uint32_t i = responses->head; i != responses->tail; i++) {
-		const struct response *response = &responses->entries[i % LIMIT_QP_RD_ATOM];
+		const struct response *response = response_at(responses, i);
 
 		if (!psn_before(psn, response->psn) && psn_before(psn, response->end))
 			return true;
@@ -86,10 +162,9 @@ static bool is_to_be_repeated(struct roce_qp *tq, psn_t psn)
 
 	if (will_come(&tq->responses, psn) || will_come(replays, psn))
 		return false;
-	if (!is_empty(replays) &&
-	    psn_before(psn, replays->entries[(replays->tail - 1) % LIMIT_QP_RD_ATOM].psn))
+	if (!is_empty(replays) && psn_before(psn, response_at(replays, replays->tail - 1)->psn))
 		replays->head = replays->tail;
-	return replays->tail - replays->head < LIMIT_QP_RD_ATOM;
+	return response_has_room(replays);
 }
 
 /*
@@ -99,7 +174,7 @@ static bool is_to_be_repeated(struct roce_qp *tq, psn_t psn)
  */
 static void drop_begun(struct responses *fresh, psn_t psn, psn_t end)
 {
-	const struct response *begun = &fresh->entries[fresh->head % LIMIT_QP_RD_ATOM];
+	const struct response *begun = response_at(fresh, fresh->head);
 
 	if (!is_empty(fresh) && !begun->first && psn_before(psn, begun->psn) &&
 	    !psn_before(end, begun->end))
@@ -131,9 +206,8 @@ void response_repeat_empty(struct roce_qp *tq, psn_t psn)
 void response_repeat_atomic(struct roce_qp *tq, psn_t psn)
 {
 	/* the newest first: the PSN of an old one may have been reused */
-	for (unsigned i = 1; i <= LIMIT_QP_RD_ATOM; i++) {
-		const struct saved_atomic *saved =
-			&tq->saved[(tq->saved_next - i) % LIMIT_QP_RD_ATOM];
+	for (uint32_t i = 1; i <= tq->saved_slots; i++) {
+		const struct saved_atomic *saved = saved_at(tq, tq->saved_next - i);
 
 		if (!saved->valid || !psn_equal(saved->psn, psn))
 			continue;
@@ -176,7 +250,7 @@ static struct responses *next_responses(struct roce_qp *tq)
 static uint32_t msn_of(const struct roce_qp *tq, const struct responses *responses)
 {
 	const struct responses *fresh = &tq->responses;
-	const struct response *next = &fresh->entries[fresh->head % LIMIT_QP_RD_ATOM];
+	const struct response *next = response_at(fresh, fresh->head);
 
 	if (is_empty(fresh))
 		return tq->msn;
@@ -223,7 +297,7 @@ static void add_read(struct burst *burst, struct roce_qp *tq, const struct respo
 /* Advances past the packet that was added. */
 static void step(struct responses *responses, uint32_t bytes)
 {
-	struct response *response = &responses->entries[responses->head % LIMIT_QP_RD_ATOM];
+	struct response *response = response_at(responses, responses->head);
 
 	response->first = false;
 	response->psn = psn_add(response->psn, 1);
@@ -253,7 +327,7 @@ static uint32_t packets_now(const struct burst *burst, const struct roce_qp *tq,
 static uint32_t add_response(struct burst *burst, struct roce_qp *tq, struct responses *responses,
 			     uint32_t turn, enum cause *cause)
 {
-	struct response *response = &responses->entries[responses->head % LIMIT_QP_RD_ATOM];
+	struct response *response = response_at(responses, responses->head);
 	uint32_t packets = packets_now(burst, tq, response, turn);
 	uint64_t room = (uint64_t)packets * tq->mtu;
 	uint32_t bytes = response->left < room ? response->left : (uint32_t)room;
@@ -346,21 +420,36 @@ void response_fill_ack(const struct roce_qp *tq, struct burst *burst)
 	burst_add(burst, &header);
 }
 
+static void save(const struct responses *responses, struct saved_responses *saved)
+{
+	saved->head = responses->head;
+	saved->tail = responses->tail;
+	for (uint32_t i = saved->head; i != saved->tail; i++)
+		saved->entries[i - saved->head] = *response_at(responses, i);
+}
+
+static void restore(struct responses *responses, const struct saved_responses *saved)
+{
+	responses->head = saved->head;
+	responses->tail = saved->tail;
+	for (uint32_t i = saved->head; i != saved->tail; i++)
+		*response_at(responses, i) = saved->entries[i - saved->head];
+}
+
 void response_save(const struct roce_qp *tq, struct response_state *state)
 {
-	state->responses = tq->responses;
-	state->replays = tq->replays;
+	save(&tq->responses, &state->responses);
+	save(&tq->replays, &state->replays);
 }
 
 void response_restore(struct roce_qp *tq, const struct response_state *state, unsigned left)
 {
 	struct responses *responses;
 
-	tq->responses = state->responses;
-	tq->replays = state->replays;
+	restore(&tq->responses, &state->responses);
+	restore(&tq->replays, &state->replays);
 	for (; left && (responses = next_responses(tq)) != NULL; left--) {
-		const struct response *response =
-			&responses->entries[responses->head % LIMIT_QP_RD_ATOM];
+		const struct response *response = response_at(responses, responses->head);
 
 		step(responses, response->left < tq->mtu ? response->left : tq->mtu);
 	}
@@ -369,7 +458,7 @@ void response_restore(struct roce_qp *tq, const struct response_state *state, un
 void response_fail_read(struct roce_qp *tq, enum cause cause) REQUIRES(tq->qp->lock)
 {
 	struct responses *responses = next_responses(tq);
-	struct response response = responses->entries[responses->head % LIMIT_QP_RD_ATOM];
+	struct response response = *response_at(responses, responses->head);
 	struct qp *qp = tq->qp;
 
 	if (responses == &tq->replays) {
@@ -399,9 +488,9 @@ static void check_responses(const struct roce_qp *tq, const struct responses *re
 	uint32_t qpn = tq->qp->ib.qp_num, count = responses->tail - responses->head;
 	const struct response *before = NULL;
 
-	INVARIANT(count <= LIMIT_QP_RD_ATOM, "QP 0x%06x: %u responses owed", qpn, count);
+	INVARIANT(count <= responses->slots, "QP 0x%06x: %u responses owed", qpn, count);
 	for (uint32_t i = responses->head; i != responses->tail; i++) {
-		const struct response *response = &responses->entries[i % LIMIT_QP_RD_ATOM];
+		const struct response *response = response_at(responses, i);
 		uint32_t packets = (uint32_t)psn_diff(response->end, response->psn);
 
 		INVARIANT(packets == packets_of(response->left, tq->mtu),

@@ -7,13 +7,24 @@
  * Out: packets in a burst, in the order that a requester relies on; transmit.c sends it.
  *
  * Callers hold the QP's lock. Packets that the socket does not take stay owed until the QP's timer
- * fires. They are bounded, like the responder resources of an adapter: LIMIT_QP_RD_ATOM READs and
- * atomics, as many duplicates of them, one NAK, one acknowledgement for all requests before it.
+ * fires. They are bounded, like the responder resources of an adapter: READs and atomics for which
+ * max_dest_rd_atomic made room, as many duplicates of them, one NAK, one acknowledgement for all
+ * requests before it.
  */
 #ifndef ROCE_RESPONSE_H
 #define ROCE_RESPONSE_H
 
 #include "roce/roce_qp.h"
+
+/*
+ * Rings for max_dest_rd_atomic, at RTR or when it changes in SQD. 0 or ENOMEM with a cause: those
+ * that are there stay.
+ */
+int response_make_room(struct roce_qp *tq);
+void response_fini(struct roce_qp *tq);
+
+/* One of them has no data, as that to a FLUSH. */
+bool response_any_is_empty(const struct responses *responses);
 
 /* Adds the response to a READ. The caller has checked that there is room (max_dest_rd_atomic). */
 void response_add_read(struct responses *responses, const struct roce_qp *tq,
@@ -32,7 +43,7 @@ void response_repeat_atomic(struct roce_qp *tq, psn_t psn);
 void response_nak(struct roce_qp *tq, const struct nak *nak);
 
 /* There is room for one more response, whatever max_dest_rd_atomic says. */
-bool response_has_room(const struct roce_qp *tq);
+bool response_has_room(const struct responses *responses);
 
 /* The responder owes more than an acknowledgement. */
 bool response_owes_more(const struct roce_qp *tq);
@@ -56,9 +67,16 @@ enum cause response_fill(struct roce_qp *tq, struct burst *burst, uint32_t *turn
 /* Adds the owed NAK, or else an acknowledgement, to the burst, which has room. */
 void response_fill_ack(const struct roce_qp *tq, struct burst *burst);
 
+static_assert((LIMIT_QP_RD_ATOM & (LIMIT_QP_RD_ATOM - 1)) == 0, "a full ring has no more entries");
+
 /* The responses owed before a burst was filled, for when the socket does not take all of it. */
+struct saved_responses {
+	uint32_t head, tail;
+	struct response entries[LIMIT_QP_RD_ATOM]; /* head to tail */
+};
+
 struct response_state {
-	struct responses responses, replays;
+	struct saved_responses responses, replays;
 };
 
 void response_save(const struct roce_qp *tq, struct response_state *state);

@@ -101,6 +101,9 @@ static int connect(struct qp *qp)
 		tq = make(qp);
 	if (!tq)
 		return ENOMEM;
+	error = response_make_room(tq);
+	if (error)
+		return error;
 	tq->mtu = qp_mtu(qp);
 	tq->narrow_reported = false;
 	/* For connections of adapters the kernel takes the route's; many programs say 1. */
@@ -113,6 +116,14 @@ static int connect(struct qp *qp)
 	if (!error)
 		gso_start(tq);
 	return error;
+}
+
+static int set_depths(struct qp *qp)
+{
+	struct roce_qp *tq = roce_of(qp);
+	int error = tq ? sendq_make_room(tq) : 0;
+
+	return tq && !error ? response_make_room(tq) : error;
 }
 
 /*
@@ -176,11 +187,14 @@ static void destroy(struct qp *qp)
 	timer_release();
 	qp->path_data = NULL;
 	kept_fini(tq);
+	response_fini(tq);
+	free(tq->outstanding);
 	free(tq);
 }
 
 const struct qp_path roce_path = {
 	.connect = connect,
+	.set_depths = set_depths,
 	.issue = issue,
 	.quiesce = quiesce,
 	.destroy = destroy,

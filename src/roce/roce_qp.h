@@ -3,8 +3,8 @@
  * RoCE QP - the state of an RC, UC or XRC QP on the network path (qp->path_data): of its requester,
  * completer and responder.
  *
- * qp->lock guards all of it, except the timer's place in the heap (timer.h). Its size is fixed: a
- * peer cannot make it grow.
+ * qp->lock guards all of it, except the timer's place in the heap (timer.h). Its size is that which
+ * ibv_modify_qp gave it: a peer cannot make it grow.
  */
 #ifndef ROCE_ROCE_QP_H
 #define ROCE_ROCE_QP_H
@@ -15,6 +15,7 @@
 #include "base/pace.h"
 #include "base/psn.h"
 #include "object/limits.h"
+#include "execute/depth.h"
 #include "execute/execute.h"
 #include "execute/local.h"
 #include "object/qp.h"
@@ -51,10 +52,10 @@ struct response {
 	uint64_t value; /* of an atomic: the original value */
 };
 
-/* Responses in the order of their PSNs: a ring. */
+/* Responses in the order of their PSNs: a ring (execute/depth.h). */
 struct responses {
-	uint32_t head, tail;
-	struct response entries[LIMIT_QP_RD_ATOM];
+	uint32_t head, tail, slots;
+	struct response *entries;
 };
 
 /* The result of an atomic, for a duplicate request (IBA 9.7.5.1.4). */
@@ -129,8 +130,9 @@ struct roce_qp {
 	uint32_t revoke_tries;
 	uint64_t revoke_ns;	/* when the next try is due */
 	uint32_t since_ack_req; /* packets since the last one with AckReq */
-	uint32_t outstanding_head, outstanding_tail;
-	struct outstanding_read outstanding[LIMIT_QP_RD_ATOM];
+	/* a ring for max_rd_atomic; NULL before RTS, and for UC and XRC_RECV */
+	uint32_t outstanding_head, outstanding_tail, outstanding_slots;
+	struct outstanding_read *outstanding;
 	struct window window; /* RC, XRC: the congestion window */
 	struct pace pace;     /* UC */
 	struct gso_watch request_gso;
@@ -195,15 +197,31 @@ struct roce_qp {
 	/* the thread that sent the last ACK; NULL: does not matter to piggyback_ack */
 	const void *acknowledged_by;
 	struct nak nak;
+	/* rings for max_dest_rd_atomic, made at RTR; NULL for UC and XRC_SEND */
 	struct responses responses; /* to new requests */
 	struct responses replays;   /* to duplicate requests; these go first */
-	uint32_t saved_next;
-	struct saved_atomic saved[LIMIT_QP_RD_ATOM];
-	bool congestion_seen; /* a CNP is owed */
-	uint64_t cnp_ns;      /* when the last CNP was sent */
+	uint32_t saved_next, saved_slots;
+	struct saved_atomic *saved; /* the last ones */
+	bool congestion_seen;	    /* a CNP is owed */
+	uint64_t cnp_ns;	    /* when the last CNP was sent */
 	struct response_pace response_pace;
 	struct gso_watch response_gso;
 };
+
+static inline struct outstanding_read *outstanding_at(const struct roce_qp *tq, uint32_t i)
+{
+	return &tq->outstanding[i & (tq->outstanding_slots - 1)];
+}
+
+static inline struct response *response_at(const struct responses *responses, uint32_t i)
+{
+	return &responses->entries[i & (responses->slots - 1)];
+}
+
+static inline struct saved_atomic *saved_at(const struct roce_qp *tq, uint32_t i)
+{
+	return &tq->saved[i & (tq->saved_slots - 1)];
+}
 
 /* The upper bits of its packets' opcodes. */
 static inline enum packet_service roce_service(const struct qp *qp)

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "roce/sendq.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/check.h"
 #include "execute/local.h"
@@ -28,6 +30,27 @@ void sendq_complete(struct roce_qp *tq)
 		flush_list_add(tq);
 }
 
+int sendq_make_room(struct roce_qp *tq)
+{
+	const struct qp *qp = tq->qp;
+	const struct depth_ring ring = { tq->outstanding, tq->outstanding_slots,
+					 tq->outstanding_head, tq->outstanding_tail,
+					 sizeof(*tq->outstanding) };
+	uint32_t slots = depth_slots(depth_of(qp->attr.max_rd_atomic));
+	struct outstanding_read *outstanding;
+
+	if (slots <= tq->outstanding_slots ||
+	    (qp->type != IBV_QPT_RC && qp->type != IBV_QPT_XRC_SEND))
+		return 0;
+	outstanding = depth_widen(&ring, slots, qp->ib.qp_num);
+	if (!outstanding)
+		return ENOMEM;
+	free(tq->outstanding);
+	tq->outstanding = outstanding;
+	tq->outstanding_slots = slots;
+	return 0;
+}
+
 void sendq_set_done(const struct roce_qp *tq, struct wqe *wqe)
 {
 	uint64_t done = (uint64_t)tq->mtu * (uint32_t)psn_diff(tq->next_psn, wqe->first_psn);
@@ -39,9 +62,7 @@ void sendq_set_done(const struct roce_qp *tq, struct wqe *wqe)
 static void drop_outstanding(struct roce_qp *tq, psn_t psn)
 {
 	while (tq->outstanding_head != tq->outstanding_tail) {
-		uint32_t last = (tq->outstanding_tail - 1) % LIMIT_QP_RD_ATOM;
-
-		if (!psn_after(tq->outstanding[last].end, psn))
+		if (!psn_after(outstanding_at(tq, tq->outstanding_tail - 1)->end, psn))
 			break;
 		tq->outstanding_tail--;
 	}
@@ -149,13 +170,14 @@ static void check_requests(const struct roce_qp *tq)
 static void check_outstanding(const struct roce_qp *tq)
 {
 	uint32_t count = tq->outstanding_tail - tq->outstanding_head, qpn = tq->qp->ib.qp_num;
-	uint32_t limit = tq->qp->attr.max_rd_atomic ? tq->qp->attr.max_rd_atomic : 1;
 	const struct outstanding_read *before = NULL;
 
-	INVARIANT(count <= LIMIT_QP_RD_ATOM && (count <= limit || qp_state(tq->qp) != IBV_QPS_RTS),
-		  "QP 0x%06x: %u READs and atomics outstanding, at most %u", qpn, count, limit);
+	/* max_rd_atomic may have been lowered in SQD since they were sent */
+	INVARIANT(count <= tq->outstanding_slots,
+		  "QP 0x%06x: %u READs and atomics outstanding, %u slots", qpn, count,
+		  tq->outstanding_slots);
 	for (uint32_t i = tq->outstanding_head; i != tq->outstanding_tail; i++) {
-		const struct outstanding_read *read = &tq->outstanding[i % LIMIT_QP_RD_ATOM];
+		const struct outstanding_read *read = outstanding_at(tq, i);
 
 		INVARIANT(psn_after(read->end, read->first) && psn_after(read->end, tq->una_psn) &&
 				  !psn_before(tq->next_psn, read->end) &&
@@ -174,7 +196,7 @@ static void check_outstanding(const struct roce_qp *tq)
  * - at most the highest window that the other end's buffer allows is in flight, and half of it more
  *   after a repair;
  * - requests in flight have PSNs that rise, none is wholly acknowledged (check_requests);
- * - outstanding READs and atomics are within the limits of the QP (check_outstanding);
+ * - outstanding READs and atomics are those of the ring (check_outstanding);
  * - a failure at this end is that of the request before sq.issue.
  */
 void sendq_check(const struct roce_qp *tq)

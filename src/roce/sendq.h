@@ -27,6 +27,12 @@ void sendq_set_done(const struct roce_qp *tq, struct wqe *wqe);
 /* Goes back: everything from `psn` on, which is in flight, is sent again. */
 void sendq_go_back(struct roce_qp *tq, psn_t psn);
 
+/*
+ * A ring for max_rd_atomic, at RTS or when it changes in SQD. 0 or ENOMEM with a cause: that which
+ * is there stays.
+ */
+int sendq_make_room(struct roce_qp *tq);
+
 /* una_psn has passed next_psn: packets from before the requester went back did arrive. */
 void sendq_catch_up(struct roce_qp *tq);
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "shm/answer.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/check.h"
+#include "execute/depth.h"
 #include "memory/memory.h"
 
 /* Puts a NAK into the ring, also into the room reserved for NAKs. False: no room. */
@@ -70,13 +72,40 @@ static void want_answer(struct shm_qp *lq)
 	lock_release(&link->wait_lock);
 }
 
+static struct response *response_at(const struct shm_qp *lq, uint32_t i)
+{
+	return &lq->responses[i & (lq->response_slots - 1)];
+}
+
+int shm_answer_make_room(struct shm_qp *lq)
+{
+	const struct depth_ring ring = { lq->responses, lq->response_slots, lq->response_head,
+					 lq->response_tail, sizeof(*lq->responses) };
+	const struct qp *qp = lq->qp;
+	uint32_t limit = depth_of(qp->attr.max_dest_rd_atomic), slots = depth_slots(limit);
+
+	if (qp->type != IBV_QPT_RC && qp->type != IBV_QPT_XRC_RECV)
+		return 0;
+	if (slots > lq->response_slots) {
+		struct response *responses = depth_widen(&ring, slots, qp->ib.qp_num);
+
+		if (!responses)
+			return ENOMEM;
+		free(lq->responses);
+		lq->responses = responses;
+		lq->response_slots = slots;
+	}
+	lq->response_limit = limit;
+	return 0;
+}
+
 bool shm_answer_add(struct shm_qp *lq, const struct record_header *header, uint64_t value)
 {
 	struct qp *qp = lq->qp;
 
 	if (!shm_answer_has_room(lq))
 		return false;
-	lq->responses[lq->response_tail++ % RESPONSES_MAX] = (struct response){
+	*response_at(lq, lq->response_tail++) = (struct response){
 		.kind = (uint8_t)record_kind(header),
 		.msn = header->msn,
 		.rkey = header->rkey,
@@ -156,7 +185,7 @@ bool shm_answer_send(struct shm_qp *lq) REQUIRES(lq->qp->lock)
 	struct qp *qp = lq->qp;
 
 	while (lq->response_head != lq->response_tail) {
-		struct response *response = &lq->responses[lq->response_head % RESPONSES_MAX];
+		struct response *response = response_at(lq, lq->response_head);
 		enum cause cause = CAUSE_NONE;
 		bool room = response->kind == OPERATION_READ ? respond_read(lq, response, &cause)
 							     : respond_atomic(lq, response);
@@ -319,7 +348,7 @@ void shm_answer_forget(struct shm_qp *lq)
 
 	if (lq->response_head == lq->response_tail || !lq->link)
 		return;
-	nak.msn = lq->responses[lq->response_head % RESPONSES_MAX].msn;
+	nak.msn = response_at(lq, lq->response_head)->msn;
 	lq->response_head = lq->response_tail = 0;
 	/* this may be any thread, so it leaves releasing room to the thread that reads the ring */
 	if (!put_nak(lq->link, qp->attr.dest_qp_num, qp->ib.qp_num, &nak)) {
@@ -333,16 +362,18 @@ void shm_answer_forget(struct shm_qp *lq)
 #ifdef VERBATIM_CHECK
 /*
  * Invariants of a responder's answers:
- * - there are at most RESPONSES_MAX responses;
+ * - there are no more responses than slots, and no fewer slots than the limit;
  * - no more bytes of a response were sent than it has.
  */
 void shm_answer_check(const struct shm_qp *lq)
 {
 	uint32_t count = lq->response_tail - lq->response_head;
 
-	INVARIANT(count <= RESPONSES_MAX, "QP 0x%06x: %u responses owed", lq->qp->ib.qp_num, count);
+	INVARIANT(count <= lq->response_slots && lq->response_limit <= lq->response_slots,
+		  "QP 0x%06x: %u responses owed, at most %u, %u slots", lq->qp->ib.qp_num, count,
+		  lq->response_limit, lq->response_slots);
 	for (uint32_t i = lq->response_head; i != lq->response_tail; i++) {
-		const struct response *response = &lq->responses[i % RESPONSES_MAX];
+		const struct response *response = response_at(lq, i);
 
 		INVARIANT(response->done <= response->total, "QP 0x%06x: %u of %u bytes",
 			  lq->qp->ib.qp_num, response->done, response->total);

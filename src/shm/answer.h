@@ -7,18 +7,24 @@
  *      NAK.
  *
  * Callers hold the QP's lock; takes the link's tx_lock. The QP keeps answers that find no room in
- * the ring: one NAK and at most RESPONSES_MAX responses. shm_answer_send sends them. While it keeps
- * a NAK, it acknowledges no later request.
+ * the ring: one NAK and at most max_dest_rd_atomic responses. shm_answer_send sends them. While it
+ * keeps a NAK, it acknowledges no later request.
  */
 #ifndef SHM_ANSWER_H
 #define SHM_ANSWER_H
 
 #include "shm/shm_qp.h"
 
+/*
+ * A ring for max_dest_rd_atomic, at RTR or when it changes in SQD. 0 or ENOMEM with a cause:
+ * nothing has changed.
+ */
+int shm_answer_make_room(struct shm_qp *lq);
+
 /* There is room for one more response. */
 static inline bool shm_answer_has_room(struct shm_qp *lq)
 {
-	return lq->response_tail - lq->response_head < RESPONSES_MAX;
+	return lq->response_tail - lq->response_head < lq->response_limit;
 }
 
 /* The QP has responses to send. */

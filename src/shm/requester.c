@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "execute/depth.h"
 #include "execute/local.h"
 #include "memory/bounce.h"
 #include "memory/key.h"
@@ -233,7 +234,7 @@ static enum issue_result send_single(struct shm_qp *lq, struct wqe *wqe)
 {
 	struct qp *qp = lq->qp;
 	struct link *link = lq->link;
-	uint32_t limit = qp->attr.max_rd_atomic ? qp->attr.max_rd_atomic : 1;
+	uint32_t limit = depth_of(qp->attr.max_rd_atomic);
 	enum operation operation = opcode_operation(wqe->opcode);
 	bool responded = operation_brings_data(operation);
 	struct operands operands = wqe->operands;

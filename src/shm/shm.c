@@ -61,6 +61,7 @@ static int connect(struct qp *qp)
 {
 	struct shm_qp *lq = shm_of(qp) ? shm_of(qp) : make(qp);
 	bool asked;
+	int error;
 
 	if (!lq)
 		return ENOMEM;
@@ -70,6 +71,9 @@ static int connect(struct qp *qp)
 		lq->orphan = calloc(1, sizeof(*lq->orphan));
 	if (!lq->orphan)
 		return ENOMEM;
+	error = shm_answer_make_room(lq);
+	if (error)
+		return error;
 	drop_link(lq);
 	/* A missing process is not an error here: as on a wire, requests will get no answer. */
 	if (shm_env.peer_is_local(qp))
@@ -77,6 +81,13 @@ static int connect(struct qp *qp)
 	if (lq->link) /* maps it now, not while the program posts: memory/peer_arena.h */
 		peer_arena_qp(&lq->link->arena, qp->attr.dest_qp_num);
 	return 0;
+}
+
+static int set_depths(struct qp *qp)
+{
+	struct shm_qp *lq = shm_of(qp);
+
+	return lq ? shm_answer_make_room(lq) : 0;
 }
 
 static void issue(struct qp *qp)
@@ -118,11 +129,13 @@ static void destroy(struct qp *qp)
 	drop_link(lq);
 	qp->path_data = NULL;
 	free(lq->orphan);
+	free(lq->responses);
 	free(lq);
 }
 
 const struct qp_path shm_path = {
 	.connect = connect,
+	.set_depths = set_depths,
 	.issue = issue,
 	.quiesce = quiesce,
 	.destroy = destroy,

@@ -16,8 +16,6 @@
 #include "execute/local.h"
 #include "object/qp.h"
 
-#define RESPONSES_MAX 16 /* READs and atomics that a responder remembers; max_qp_rd_atom */
-
 enum requester_state {
 	REQUESTER_READY,
 	REQUESTER_RNR_WAIT,   /* until deadline_ns, then from the oldest message on again */
@@ -107,9 +105,13 @@ struct shm_qp {
 	struct held_nak held; /* of `nak`; guarded by link->wait_lock */
 	/* takes `nak` if the QP leaves; NULL until the next connection */
 	struct orphan_nak *orphan;
-	uint32_t response_head,
-		response_tail; /* responses[head % MAX .. tail % MAX) are to be sent */
-	struct response responses[RESPONSES_MAX];
+	/*
+	 * From head to tail: to be sent, at most response_limit (max_dest_rd_atomic, which SQD may
+	 * have lowered since). A ring
+	 * (execute/depth.h), made at RTR; NULL for UC, UD and XRC_SEND, whose limit is 0.
+	 */
+	uint32_t response_head, response_tail, response_limit, response_slots;
+	struct response *responses;
 };
 
 extern const struct qp_path shm_path;

@@ -157,8 +157,7 @@ static void forge(unsigned to)
 	static uint8_t fpdu[OPEN_BYTES + 256];
 	const struct iwarp_qp *iq = iwarp_of(rig[to].qp);
 	uint8_t how = take(), opcode = take() & 15;
-	const struct outstanding *oldest =
-		&iq->outstanding[iq->outstanding_head % OUTSTANDING_SLOTS];
+	const struct outstanding *oldest = outstanding_at(iq, iq->outstanding_head);
 	struct segment segment = {
 		.opcode = opcode,
 		.tagged = (opcode == RDMAP_WRITE || opcode == RDMAP_READ_RESPONSE) != (how == 1),

@@ -354,6 +354,32 @@ static void test_ord(void **state)
 	assert_false(rig_has_event());
 }
 
+/* As many as the connection agreed on, and an RTR before them, which needs no place of its own. */
+static void test_other_depths(void **state)
+{
+	static const uint16_t depths[] = { 0, 1, 3, LIMIT_QP_RD_ATOM };
+
+	for (unsigned i = 0; i < sizeof(depths) / sizeof(depths[0]); i++) {
+		struct iwarp_options options = rig_options();
+		unsigned depth = depths[i];
+
+		options.mpa.ord = options.mpa.ird = depths[i];
+		options.mpa.rtr = depth ? MPA_RTR_READ : MPA_RTR_WRITE;
+		rig_connect(&options);
+		assert_int_equal(iwarp_outstanding(iwarp_of(rig[0].qp)), depth ? 1 : 0);
+		for (unsigned n = 0; n < (depth ? 40 : 0); n++)
+			rig_post(0, IBV_WR_RDMA_READ, 100, n);
+		assert_int_equal(iwarp_outstanding(iwarp_of(rig[0].qp)), depth);
+		rig_run();
+		for (unsigned n = 0; n < (depth ? 40 : 0); n++)
+			rig_expect(0, n, IBV_WC_SUCCESS);
+		assert_false(rig_has_event());
+		rig_destroy(state);
+		rig_create(ALL);
+	}
+	rig_connect(NULL);
+}
+
 /* READs are counted in 32 bits: more than 4294967296 of a connection are answered like the first.
  */
 static void test_more_reads_than_are_counted(void **state)
@@ -515,6 +541,7 @@ int main(void)
 		TEST(test_immediate_data),
 		TEST(test_atomics),
 		TEST(test_ord),
+		TEST(test_other_depths),
 		TEST(test_more_reads_than_are_counted),
 		TEST(test_order_and_fence),
 		TEST(test_bad_sink_behind_a_full_stage),

@@ -15,8 +15,13 @@
 #define MS     1000000ull
 #define PSN    0xfffffe
 
+#define RESOURCES 8 /* of the responder */
+
 #define FLUSH_OPCODE	    0x1c
 #define ATOMIC_WRITE_OPCODE 0x1d
+#define READ_OPCODE	    0x0c
+#define ATOMIC_RESPONSE	    0x12
+#define FETCH_ADD_OPCODE    0x14
 #define RESPONSE_ONLY	    0x10
 #define ACKNOWLEDGE	    0x11
 
@@ -30,12 +35,14 @@ static void connect(uint32_t access)
 							.retry_cnt = 7,
 							.rnr_retry = 7,
 							.min_rnr_timer = 12,
+							.rd_atomic = RESOURCES,
 							.psn = PSN });
 }
 
 static int setup(void **state)
 {
-	pair_regions(here, there, BYTES, ACCESS);
+	pair_regions(here, there, BYTES,
+		     ACCESS | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
 	for (unsigned i = 0; i < BYTES / 8; i++)
 		here[i] = UINT64_C(0x0101010101010101) * (i + 1);
 	memset(there, 0, BYTES);
@@ -252,8 +259,11 @@ static void test_flush_out_of_range(void **state)
 	refused(IBV_WC_REM_ACCESS_ERR);
 }
 
+static unsigned results; /* of atomics */
+
 static bool count_answers(struct rig_packet *packet, struct packet *decoded)
 {
+	results += decoded->opcode == ATOMIC_RESPONSE;
 	responses += decoded->opcode == RESPONSE_ONLY;
 	naks += decoded->opcode == ACKNOWLEDGE && decoded->syndrome >> 5 == 3;
 	return true;
@@ -297,6 +307,19 @@ static void test_malformed(void **state)
 	}
 }
 
+/* A READ, or an atomic. */
+static void inject_one(uint8_t opcode, unsigned i)
+{
+	rig_inject(a,
+		   &(struct packet){ .opcode = opcode,
+				     .psn = psn_of(PSN + i),
+				     .va = address_of(0),
+				     .rkey = there_mr->ib.rkey,
+				     .length = 8,
+				     .swap_add = 1 },
+		   NULL);
+}
+
 static void inject_flushes(unsigned from, unsigned to)
 {
 	for (unsigned i = from; i < to; i++)
@@ -315,25 +338,66 @@ static void test_many_flushes(void **state)
 {
 	connect(ACCESS);
 	rig_on_packet = count_answers;
-	inject_flushes(0, 3 * LIMIT_QP_RD_ATOM);
-	for (unsigned i = 0; i < 3 * LIMIT_QP_RD_ATOM; i++)
+	inject_flushes(0, 3 * RESOURCES);
+	for (unsigned i = 0; i < 3 * RESOURCES; i++)
 		rig_step();
 	run();
-	assert_int_equal(responses, 3 * LIMIT_QP_RD_ATOM);
+	assert_int_equal(responses, 3 * RESOURCES);
 	assert_int_equal(naks, 0);
 	/* the socket is full: FLUSHes without room count as lost, and are repeated */
-	inject_flushes(3 * LIMIT_QP_RD_ATOM, 5 * LIMIT_QP_RD_ATOM);
+	inject_flushes(3 * RESOURCES, 5 * RESOURCES);
 	rig_full_after = 0;
-	for (unsigned i = 0; i < 2 * LIMIT_QP_RD_ATOM; i++)
+	for (unsigned i = 0; i < 2 * RESOURCES; i++)
 		rig_step();
 	rig_full_after = UINT32_MAX;
 	run();
-	assert_int_equal(responses, 4 * LIMIT_QP_RD_ATOM);
+	assert_int_equal(responses, 4 * RESOURCES);
 	assert_int_equal(naks, 1);
-	inject_flushes(4 * LIMIT_QP_RD_ATOM, 5 * LIMIT_QP_RD_ATOM);
+	inject_flushes(4 * RESOURCES, 5 * RESOURCES);
 	run();
-	assert_int_equal(responses, 5 * LIMIT_QP_RD_ATOM);
+	assert_int_equal(responses, 5 * RESOURCES);
 	assert_int_equal(qp_state(b), IBV_QPS_RTS);
+}
+
+/* The same for duplicates: with few resources, too, all of them are answered at once. */
+static void test_many_repeated_flushes(void **state)
+{
+	connect(ACCESS);
+	rig_on_packet = count_answers;
+	for (unsigned round = 1; round <= 2; round++) {
+		inject_flushes(0, 3 * RESOURCES);
+		for (unsigned i = 0; i < 3 * RESOURCES; i++)
+			rig_step();
+		roce_flush();
+		run();
+		assert_int_equal(responses, round * 3 * RESOURCES);
+	}
+	assert_int_equal(naks, 0);
+	assert_int_equal(qp_state(b), IBV_QPS_RTS);
+}
+
+/* Behind as many FLUSHes as there are resources, new or repeated: a READ and an atomic. */
+static void test_read_behind_flushes(void **state)
+{
+	static const uint8_t kinds[] = { READ_OPCODE, FETCH_ADD_OPCODE };
+
+	connect(ACCESS | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC);
+	rig_on_packet = count_answers;
+	results = 0;
+	for (unsigned round = 0; round < 4; round++) {
+		unsigned first = round % 2 * (RESOURCES + 1);
+
+		inject_flushes(first, first + RESOURCES);
+		inject_one(kinds[round % 2], first + RESOURCES);
+		for (unsigned i = 0; i <= RESOURCES; i++)
+			rig_step();
+		roce_flush();
+		run();
+		assert_int_equal(results, (round + 1) / 2);
+		assert_int_equal(naks, 0);
+		assert_int_equal(qp_state(b), IBV_QPS_RTS);
+	}
+	assert_int_equal(responses, 4 * RESOURCES + 2);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, pair_teardown)
@@ -353,6 +417,8 @@ int main(void)
 		TEST(test_flush_out_of_range),
 		TEST(test_malformed),
 		TEST(test_many_flushes),
+		TEST(test_many_repeated_flushes),
+		TEST(test_read_behind_flushes),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -237,8 +237,8 @@ void rig_connect(struct qp *qp, const struct rig_connection *connection)
 		.rnr_retry = connection->rnr_retry,
 		.rq_psn = connection->psn,
 		.sq_psn = connection->psn,
-		.max_rd_atomic = 4,
-		.max_dest_rd_atomic = 4,
+		.max_rd_atomic = connection->rd_atomic ? connection->rd_atomic : 4,
+		.max_dest_rd_atomic = connection->rd_atomic ? connection->rd_atomic : 4,
 		.min_rnr_timer = 12,
 		.qkey = 0x11,
 	};

@@ -76,6 +76,7 @@ struct rig_connection {
 	uint32_t slot, qpn; /* of the other end */
 	uint32_t access;    /* enum ibv_access_flags */
 	uint8_t timeout, retry_cnt, rnr_retry;
+	uint8_t rd_atomic;  /* 0: 4 */
 	uint32_t psn;	    /* in both directions */
 	bool receives_only; /* RTR, not RTS */
 };

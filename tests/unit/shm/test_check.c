@@ -97,7 +97,8 @@ static void test_qp(void **state)
 	assert_broken(lq->unacked--, shm_sendq_check(lq));
 	assert_broken(lq->reads++, shm_sendq_check(lq));
 	assert_broken(lq->failure.pending = true, shm_sendq_check(lq));
-	assert_broken(lq->response_tail += RESPONSES_MAX + 1, shm_answer_check(lq));
+	assert_broken(lq->response_tail += lq->response_slots + 1, shm_answer_check(lq));
+	assert_broken(lq->response_limit = lq->response_slots + 1, shm_answer_check(lq));
 	assert_broken(qp->sq.issue = qp->sq.tail + 1, shm_sendq_check(lq));
 	lock_release(&qp->lock);
 }
