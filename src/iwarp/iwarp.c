@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 #include "iwarp/iwarp.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,9 @@
 
 #define MULPDU_MIN	    128
 #define MULPDU_WITH_MARKERS 60000 /* a marker's pointer has 16 bits */
+
+/* librdmacm agrees on the first, and does not see the second. */
+static_assert(MPA_IRD_MAX == LIMIT_QP_RD_ATOM, "IRD of a connection, and of a QP");
 
 struct iwarp_env iwarp_env;
 

@@ -27,7 +27,7 @@
 #define MPA_FRAME_MAX	(MPA_FRAME_BYTES + MPA_PRIVATE_MAX)
 /* of the program, in a frame of revision 2 */
 #define MPA_PROGRAM_MAX (MPA_PRIVATE_MAX - 4)
-#define MPA_IRD_MAX	16     /* of this end, whatever the peer's ORD */
+#define MPA_IRD_MAX	32     /* of this end, whatever the peer's ORD; LIMIT_QP_RD_ATOM */
 #define MPA_RD_MAX	0x3fff /* IRD and ORD; as a value of a peer: it does not negotiate */
 
 enum mpa_state {

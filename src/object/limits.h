@@ -27,7 +27,7 @@
 #define LIMIT_MW		    (ARENA_KEYS - 1)
 #define LIMIT_PD		    65535 /* handles */
 #define LIMIT_AH		    65536
-#define LIMIT_QP_RD_ATOM	    16 /* outstanding READs and atomics of a QP, in each direction */
+#define LIMIT_QP_RD_ATOM	    32 /* outstanding READs and atomics of a QP, in each direction */
 #define LIMIT_MCAST_GRP		    256 /* this and both below: of a process, all devices together */
 #define LIMIT_MCAST_QP_ATTACH	    256 /* QPs in one group */
 #define LIMIT_TOTAL_MCAST_QP_ATTACH 1024

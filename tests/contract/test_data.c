@@ -333,7 +333,7 @@ static void set_depths(struct end *end, uint8_t depth, int result)
 /* SQD may raise and lower them, and so may the next connection of the QP; RTS may not. */
 static void rule_23_other_depths(struct pair *pair)
 {
-	static const uint8_t depths[] = { 16, 1, 7, 16, 3 };
+	static const uint8_t depths[] = { 16, 1, 7, 32, 3 };
 	struct end *a = &pair->a, *b = &pair->b;
 
 	pair_connect(pair, WITH(.rd_atomic = 2));

@@ -139,8 +139,8 @@ static struct iwarp_options plan_options(struct random *random)
 			 .sends_markers = random_chance(random, 200),
 			 .gets_markers = random_chance(random, 200),
 			 .extensions = random_chance(random, 700),
-			 .ird = (uint16_t)random_range(random, 1, 16),
-			 .ord = (uint16_t)random_range(random, 1, 16),
+			 .ird = (uint16_t)random_range(random, 1, LIMIT_QP_RD_ATOM),
+			 .ord = (uint16_t)random_range(random, 1, LIMIT_QP_RD_ATOM),
 			 .rtr = (enum mpa_rtr)random_below(random, 4) },
 		.mulpdu = random_chance(random, 300) ? 65535 : random_range(random, 128, 20000),
 	};

@@ -6,6 +6,7 @@
 #include "fail.h"
 #include "mishap.h"
 #include "object/ah.h"
+#include "object/limits.h"
 #include "op.h"
 #include "base/compat.h"
 #include "packet/packet.h"
@@ -145,7 +146,7 @@ static void connect_end(struct plan *plan, struct end *end, const struct terms *
 			     .grh = { .sgid_index = (uint8_t)end->number,
 				      .dgid = net_gid(end->peer->number) } },
 		.max_rd_atomic = terms->reads,
-		.max_dest_rd_atomic = (uint8_t)random_range(random, terms->reads, 16),
+		.max_dest_rd_atomic = (uint8_t)random_range(random, terms->reads, LIMIT_QP_RD_ATOM),
 		.min_rnr_timer =
 			(uint8_t)(random_chance(random, 20) ? 0 : random_range(random, 1, 14)),
 		.timeout = terms->timeout,
@@ -195,7 +196,7 @@ static void make_pair(struct plan *plan, unsigned first, struct random *random)
 	enum ibv_qp_type service = type < 7 ? IBV_QPT_RC : type < 9 ? IBV_QPT_UC : IBV_QPT_UD;
 	struct terms terms = {
 		.psn = { choose_psn(random), choose_psn(random) },
-		.reads = (uint8_t)(1u << random_below(random, 5)),
+		.reads = (uint8_t)(1u << random_below(random, 6)),
 		.timeout = (uint8_t)random_range(random, 10, 14),
 	};
 

@@ -42,7 +42,8 @@ static void establish(const struct mpa_offer *call, const struct mpa_offer *answ
 	assert_int_equal(responder.state, MPA_ASKED);
 	assert_int_equal(responder.private_bytes, 5);
 	assert_memory_equal(responder.private_data, "hello", 5);
-	assert_int_equal(mpa_startup_accept(&responder, 16, 16, "welcome!", 8), 0);
+	assert_int_equal(mpa_startup_accept(&responder, MPA_IRD_MAX, MPA_IRD_MAX, "welcome!", 8),
+			 0);
 	assert_int_equal(responder.state, MPA_ESTABLISHED);
 	pass(&responder, &initiator, piece);
 	assert_int_equal(initiator.state, MPA_ESTABLISHED);
@@ -82,8 +83,12 @@ static void test_depths(void **state)
 		uint16_t ird, ord, peer_ird, peer_ord; /* wanted: initiator, responder */
 		uint16_t ord_here, ord_there;	       /* agreed */
 	} rows[] = {
-		{ 8, 4, 8, 8, 4, 8 },	{ 1, 16, 2, 16, 2, 1 },		  { 0, 0, 16, 16, 0, 0 },
-		{ 16, 16, 0, 0, 0, 0 }, { MPA_RD_MAX, 9, 16, 16, 9, 16 },
+		{ 8, 4, 8, 8, 4, 8 },
+		{ 1, 16, 2, 16, 2, 1 },
+		{ 0, 0, 16, 16, 0, 0 },
+		{ 16, 16, 0, 0, 0, 0 },
+		{ MPA_RD_MAX, 9, 16, 16, 9, 16 },
+		{ MPA_RD_MAX, 9, 16, MPA_IRD_MAX, 9, MPA_IRD_MAX },
 	};
 
 	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
@@ -176,6 +181,29 @@ static void test_rtr_of_the_reply(void **state)
 		mpa_startup_feed(&initiator, reply, sizeof(reply));
 		assert_int_equal(initiator.state, MPA_ESTABLISHED);
 		assert_int_equal(initiator.agreed.rtr, rows[i].rtr);
+	}
+}
+
+/* An initiator takes as many READs as the responder wants, up to its own limit. */
+static void test_more_reads_than_a_qp_takes(void **state)
+{
+	struct mpa_offer many = plain;
+
+	for (uint16_t ord = MPA_IRD_MAX; ord <= MPA_IRD_MAX + 1; ord++) {
+		many.ord = ord;
+		mpa_startup_call(&initiator, &(struct mpa_offer){ .revision = 2, .ird = 99 }, NULL,
+				 0);
+		mpa_startup_answer(&responder, &many);
+		pass(&initiator, &responder, 100);
+		assert_int_equal(mpa_startup_accept(&responder, 4, ord, NULL, 0), 0);
+		pass(&responder, &initiator, 100);
+		if (ord <= MPA_IRD_MAX) {
+			assert_int_equal(initiator.state, MPA_ESTABLISHED);
+			assert_int_equal(initiator.agreed.ird, ord);
+			continue;
+		}
+		assert_int_equal(initiator.state, MPA_FAILED);
+		assert_int_equal(initiator.cause, CAUSE_MPA_OPTIONS);
 	}
 }
 
@@ -358,6 +386,7 @@ int main(void)
 		cmocka_unit_test(test_revision_1),
 		cmocka_unit_test(test_siw_echoes_flags),
 		cmocka_unit_test(test_rtr_of_the_reply),
+		cmocka_unit_test(test_more_reads_than_a_qp_takes),
 		cmocka_unit_test(test_reject),
 		cmocka_unit_test(test_markers_refused),
 		cmocka_unit_test(test_private_data_of_any_length),

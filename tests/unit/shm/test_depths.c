@@ -17,7 +17,7 @@
 
 #define FAR_SLOT 9
 #define FAR_QPN	 (FAR_SLOT << ARENA_QP_BITS | 1)
-#define REQUESTS 64 /* in a connection */
+#define REQUESTS (2 * LIMIT_QP_RD_ATOM + 2) /* in a connection */
 #define WORDS	 (8 * REQUESTS + RECORD_PAYLOAD_MAX / 8)
 
 static struct rig rig;
