@@ -20,7 +20,7 @@ bool receive_take(struct qp *qp)
 {
 	if (!qp->has_receive)
 		qp->has_receive = qp->srq ? srq_take(qp->srq, &qp->receive)
-					  : rq_take(qp->rq, &qp->receive) != RQ_EMPTY;
+					  : rq_take_own(qp->rq, &qp->receive);
 	return qp->has_receive;
 }
 
@@ -72,9 +72,9 @@ enum verdict receive_deliver(struct qp *qp, size_t offset, const void *from, siz
 	return *cause == CAUSE_NONE ? VERDICT_OK : VERDICT_RECEIVE_FAULT;
 }
 
-void receive_complete(struct qp *qp, const struct receive_end *end)
+void receive_finish(struct qp *qp, const struct receive_end *end, struct cqe *cqe)
 {
-	struct cqe cqe = {
+	*cqe = (struct cqe){
 		.wr_id = qp->receive.wr_id,
 		/* The completion of an XRC SRQ outlives the QP, which cannot purge that CQ. */
 		.qp = qp->type == IBV_QPT_XRC_RECV ? NULL : qp,
@@ -94,6 +94,13 @@ void receive_complete(struct qp *qp, const struct receive_end *end)
 
 	qp->has_receive = false;
 	qp->receive_l3 = L3_OTHER;
+}
+
+void receive_complete(struct qp *qp, const struct receive_end *end)
+{
+	struct cqe cqe;
+
+	receive_finish(qp, end, &cqe);
 	cq_push(qp->recv_cq, &cqe, end->solicited);
 }
 

@@ -6,7 +6,7 @@
  * Out: data in the program's memory; the receive's completion.
  *
  * A QP delivers one message at a time, so it has at most one current receive (qp->receive). Callers
- * hold the QP's lock. Takes the locks of RQ and CQ.
+ * hold the QP's lock. Takes the locks of the SRQ and the CQ.
  */
 #ifndef EXECUTE_RECEIVE_H
 #define EXECUTE_RECEIVE_H
@@ -51,6 +51,12 @@ enum verdict receive_deliver(struct qp *qp, size_t offset, const void *from, siz
  * memory.
  */
 enum cause receive_scatter(struct qp *qp, size_t offset, const void *from, size_t bytes);
+
+/*
+ * Ends the current receive, and fills in its completion. The caller pushes that to recv_cq, and
+ * says whether it is solicited.
+ */
+void receive_finish(struct qp *qp, const struct receive_end *end, struct cqe *cqe);
 
 /* Completes the current receive. */
 void receive_complete(struct qp *qp, const struct receive_end *end);

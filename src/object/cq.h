@@ -2,7 +2,7 @@
 /*
  * CQ - completion queues.
  *
- * In:  CQEs from requesters and responders (cq_push).
+ * In:  CQEs from requesters and responders (cq_push, cq_push_all).
  * Out: work completions to the program (cq_pop), events on the channel.
  *
  * A CQ is a ring of CQEs under a lock. It has address space for its whole capacity, and uses only a
@@ -147,6 +147,9 @@ void cq_arm(struct cq *cq, bool solicited_only);
  * solicited. Takes cq->lock.
  */
 void cq_push(struct cq *cq, const struct cqe *cqe, bool solicited);
+
+/* The same for `count` of them, at most 32, in order; `solicited`: 1 << place. */
+void cq_push_all(struct cq *cq, const struct cqe *cqes, uint32_t count, uint32_t solicited);
 
 /*
  * Between cq_gather_events and cq_stop_gathering the events of this thread's pushes are coalesced

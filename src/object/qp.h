@@ -5,8 +5,8 @@
  * In:  attribute changes (qp_modify.c), posted work.
  * Out: completions, async events. A path (struct qp_path) executes the posted work.
  *
- * Locks: qp->lock guards everything below it in the struct, the SQ included. Order: a link's
- * receive lock, qp->lock, then a link's send lock, RQ and CQ locks.
+ * Locks: qp->lock guards everything below it in the struct, the SQ included, and the head of the
+ * QP's own RQ. Order: a link's receive lock, qp->lock, then a link's send lock, RQ and CQ locks.
  */
 #ifndef OBJECT_QP_H
 #define OBJECT_QP_H

@@ -13,6 +13,17 @@ static struct receive *place(const struct rq *rq, uint32_t seq)
 	return (struct receive *)(rq->ring + (size_t)(seq & rq->mask) * rq->stride);
 }
 
+static uint32_t head_of(const struct rq *rq)
+{
+	return atomic_load_explicit(&rq->head, memory_order_relaxed);
+}
+
+/* The caller holds the lock. */
+static uint32_t tail_of(const struct rq *rq)
+{
+	return atomic_load_explicit(&rq->tail, memory_order_relaxed);
+}
+
 /* A ring for max_wr entries. The kernel allocates its pages when they are first written. */
 static char *ring_create(uint32_t max_wr, uint32_t stride, uint32_t *mask)
 {
@@ -52,9 +63,12 @@ void rq_fini(struct rq *rq)
 
 void rq_clear(struct rq *rq)
 {
+	uint32_t tail;
+
 	lock_acquire(&rq->lock);
-	rq->head = rq->tail;
-	atomic_store_explicit(&rq->released, rq->tail, memory_order_release);
+	tail = tail_of(rq);
+	atomic_store_explicit(&rq->head, tail, memory_order_relaxed);
+	atomic_store_explicit(&rq->released, tail, memory_order_release);
 	lock_release(&rq->lock);
 }
 
@@ -66,13 +80,13 @@ int rq_resize(struct rq *rq, uint32_t max_wr)
 	if (!ring)
 		return -ENOMEM;
 	lock_acquire(&rq->lock);
-	outstanding = rq->tail - atomic_load_explicit(&rq->released, memory_order_acquire);
+	outstanding = tail_of(rq) - atomic_load_explicit(&rq->released, memory_order_acquire);
 	if (outstanding > max_wr) {
 		lock_release(&rq->lock);
 		free(ring);
 		return -EINVAL;
 	}
-	for (seq = rq->head; seq != rq->tail; seq++)
+	for (seq = head_of(rq); seq != tail_of(rq); seq++)
 		memcpy(ring + (size_t)(seq & mask) * rq->stride, place(rq, seq), rq->stride);
 	old = rq->ring;
 	rq->ring = ring;
@@ -95,6 +109,7 @@ static void report_full(struct rq *rq) REQUIRES(rq->lock)
 
 static int post_one(struct rq *rq, const struct ibv_recv_wr *wr) REQUIRES(rq->lock)
 {
+	uint32_t tail = tail_of(rq);
 	struct receive *receive;
 	uint64_t length = 0;
 
@@ -103,11 +118,12 @@ static int post_one(struct rq *rq, const struct ibv_recv_wr *wr) REQUIRES(rq->lo
 			     (unsigned long long)wr->wr_id, wr->num_sge, rq->max_sge);
 		return EINVAL;
 	}
-	if (rq->tail - atomic_load_explicit(&rq->released, memory_order_acquire) >= rq->max_wr) {
+	if (tail - atomic_load_explicit(&rq->released, memory_order_acquire) >=
+	    rq->max_wr) { /* RECEIVE */
 		report_full(rq);
 		return ENOMEM;
 	}
-	receive = place(rq, rq->tail);
+	receive = place(rq, tail);
 	receive->wr_id = wr->wr_id;
 	receive->num_sge = (uint32_t)wr->num_sge;
 	for (int i = 0; i < wr->num_sge; i++) {
@@ -115,7 +131,7 @@ static int post_one(struct rq *rq, const struct ibv_recv_wr *wr) REQUIRES(rq->lo
 		length += wr->sg_list[i].length;
 	}
 	receive->length = length > UINT32_MAX ? UINT32_MAX : (uint32_t)length;
-	rq->tail++;
+	atomic_store_explicit(&rq->tail, tail + 1, memory_order_release); /* RECEIVE */
 	return 0;
 }
 
@@ -138,12 +154,28 @@ int rq_post(struct rq *rq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad)
 
 static bool is_below_limit(struct rq *rq) REQUIRES(rq->lock)
 {
-	uint32_t left = rq->tail - rq->head;
+	uint32_t left = tail_of(rq) - head_of(rq);
+	uint32_t limit = atomic_load_explicit(&rq->limit, memory_order_relaxed);
 
-	if (left >= rq->limit)
+	if (left >= limit)
 		return false;
-	cause_note(CAUSE_SRQ_LIMIT, 0, "%u receives, limit %u", left, rq->limit);
-	rq->limit = 0;
+	cause_note(CAUSE_SRQ_LIMIT, 0, "%u receives, limit %u", left, limit);
+	atomic_store_explicit(&rq->limit, 0, memory_order_relaxed);
+	return true;
+}
+
+/* False: there is none below `tail`. */
+static bool take(struct rq *rq, uint32_t tail, struct receive *out)
+{
+	uint32_t head = head_of(rq);
+	const struct receive *receive;
+
+	if (head == tail)
+		return false;
+	receive = place(rq, head);
+	memcpy(out, receive,
+	       offsetof(struct receive, sge) + receive->num_sge * sizeof(struct ibv_sge));
+	atomic_store_explicit(&rq->head, head + 1, memory_order_relaxed);
 	return true;
 }
 
@@ -152,22 +184,21 @@ enum rq_taken rq_take(struct rq *rq, struct receive *out)
 	enum rq_taken taken = RQ_EMPTY;
 
 	lock_acquire(&rq->lock);
-	if (rq->head != rq->tail) {
-		const struct receive *receive = place(rq, rq->head);
-
-		memcpy(out, receive,
-		       offsetof(struct receive, sge) + receive->num_sge * sizeof(struct ibv_sge));
-		rq->head++;
+	if (take(rq, tail_of(rq), out))
 		taken = is_below_limit(rq) ? RQ_TAKEN_BELOW_LIMIT : RQ_TAKEN;
-	}
 	CHECK(rq_check(rq));
 	lock_release(&rq->lock);
 	return taken;
 }
 
+bool rq_take_own(struct rq *rq, struct receive *out)
+{
+	return take(rq, atomic_load_explicit(&rq->tail, memory_order_acquire), out); /* RECEIVE */
+}
+
 void rq_release(struct rq *rq, uint32_t count)
 {
-	atomic_fetch_add_explicit(&rq->released, count, memory_order_release);
+	atomic_fetch_add_explicit(&rq->released, count, memory_order_release); /* RECEIVE */
 }
 
 #ifdef VERBATIM_CHECK
@@ -180,19 +211,19 @@ void rq_release(struct rq *rq, uint32_t count)
 void rq_check(const struct rq *rq)
 {
 	uint32_t released = atomic_load_explicit(&rq->released, memory_order_acquire);
-	uint32_t used = rq->tail - released;
+	uint32_t head = head_of(rq), tail = tail_of(rq), used = tail - released;
 
 	INVARIANT(used <= rq->max_wr, "QP 0x%06x: released %u tail %u, of %u", rq->qpn, released,
-		  rq->tail, rq->max_wr);
-	INVARIANT(rq->head - released <= used, "QP 0x%06x: released %u head %u tail %u", rq->qpn,
-		  released, rq->head, rq->tail);
+		  tail, rq->max_wr);
+	INVARIANT(head - released <= used, "QP 0x%06x: released %u head %u tail %u", rq->qpn,
+		  released, head, tail);
 	if (!rq->ring)
 		return;
 	INVARIANT(rq->max_wr <= rq->mask + 1 && !(rq->mask & (rq->mask + 1)),
 		  "QP 0x%06x: %u in mask 0x%x", rq->qpn, rq->max_wr, rq->mask);
-	if (rq->head != rq->tail)
-		INVARIANT(place(rq, rq->head)->num_sge <= rq->max_sge,
-			  "QP 0x%06x receive %u: %u SGEs, at most %u", rq->qpn, rq->head,
-			  place(rq, rq->head)->num_sge, rq->max_sge);
+	if (head != tail)
+		INVARIANT(place(rq, head)->num_sge <= rq->max_sge,
+			  "QP 0x%06x receive %u: %u SGEs, at most %u", rq->qpn, head,
+			  place(rq, head)->num_sge, rq->max_sge);
 }
 #endif

@@ -73,7 +73,7 @@ int srq_modify(struct srq *srq, const struct ibv_srq_attr *attr, int mask)
 {
 	struct rq *rq = &srq->rq;
 	uint32_t max_wr = mask & IBV_SRQ_MAX_WR ? attr->max_wr : rq->max_wr;
-	uint32_t limit = mask & IBV_SRQ_LIMIT ? attr->srq_limit : rq->limit;
+	uint32_t limit = mask & IBV_SRQ_LIMIT ? attr->srq_limit : srq_limit(srq);
 	int error = 0;
 
 	if (mask & ~(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT)) {
@@ -95,7 +95,7 @@ int srq_modify(struct srq *srq, const struct ibv_srq_attr *attr, int mask)
 	}
 	if (mask & IBV_SRQ_LIMIT) {
 		lock_acquire(&rq->lock);
-		rq->limit = attr->srq_limit;
+		atomic_store_explicit(&rq->limit, attr->srq_limit, memory_order_relaxed);
 		lock_release(&rq->lock);
 	}
 	return 0;
@@ -106,7 +106,7 @@ void srq_query(struct srq *srq, struct ibv_srq_attr *attr)
 	lock_acquire(&srq->rq.lock);
 	attr->max_wr = srq->rq.max_wr;
 	attr->max_sge = srq->rq.max_sge;
-	attr->srq_limit = srq->rq.limit;
+	attr->srq_limit = srq_limit(srq);
 	lock_release(&srq->rq.lock);
 }
 

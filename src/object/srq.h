@@ -45,6 +45,12 @@ int srq_create(struct context *context, struct pd *pd, void *srq_context, struct
 int srq_modify(struct srq *srq, const struct ibv_srq_attr *attr, int mask);
 void srq_query(struct srq *srq, struct ibv_srq_attr *attr);
 
+/* Fewer receives raise an event; 0: none does. Without lock: it may change. */
+static inline uint32_t srq_limit(const struct srq *srq)
+{
+	return atomic_load_explicit(&srq->rq.limit, memory_order_relaxed);
+}
+
 /* As rq_take; raises the limit event. False: none is posted. */
 bool srq_take(struct srq *srq, struct receive *out);
 

@@ -120,6 +120,34 @@ static void test_limits(void **state)
 	assert_int_equal(cq_destroy(cq), 0);
 }
 
+/* The places of several in a row are freed together, whatever is between them. */
+static void test_places_are_free_once_polled(void **state)
+{
+	struct world *world = *state;
+	struct rq other = { 0 };
+	struct sq sq = { 0 };
+	struct cqe receive = { .rq = &other, .kind = CQE_RECEIVE };
+	struct cqe gone = { .kind = CQE_RECEIVE }; /* of a queue that was destroyed */
+	struct cqe send = { .sq = &sq, .sq_seq = 4, .kind = CQE_SEND };
+	struct ibv_wc wc[8];
+
+	rq.released = 0;
+	push(world->cq, 0, IBV_WC_SUCCESS, false);
+	push(world->cq, 1, IBV_WC_SUCCESS, false);
+	push(world->cq, 2, IBV_WC_SUCCESS, false);
+	cq_push(world->cq, &send, false);
+	push(world->cq, 3, IBV_WC_SUCCESS, false);
+	cq_push(world->cq, &receive, false);
+	cq_push(world->cq, &gone, false);
+	push(world->cq, 4, IBV_WC_SUCCESS, false);
+	assert_int_equal(cq_pop(world->cq, 2, wc), 2);
+	assert_int_equal(rq.released, 2);
+	assert_int_equal(cq_pop(world->cq, 8, wc), 6);
+	assert_int_equal(rq.released, 5);
+	assert_int_equal(other.released, 1);
+	assert_int_equal(sq.released, 5);
+}
+
 static void test_overrun(void **state)
 {
 	struct world *world = *state;
@@ -252,6 +280,31 @@ static void test_arming(void **state)
 		if (rows[i].event)
 			assert_false(readable(channel));
 		assert_int_equal(channel_destroy(channel), -EBUSY);
+		assert_int_equal(cq_destroy(cq), 0);
+	}
+	assert_int_equal(channel_destroy(channel), 0);
+}
+
+/* One of several is solicited, at any place. */
+static void test_arming_several(void **state)
+{
+	struct world *world = *state;
+	struct channel *channel;
+	struct cqe cqes[32];
+
+	for (uint64_t i = 0; i < 32; i++)
+		cqes[i] = (struct cqe){ .wr_id = i, .rq = &rq, .kind = CQE_RECEIVE };
+	assert_int_equal(channel_create(&world->context->verbs.context, &channel), 0);
+	for (uint32_t place = 0; place <= 32; place++) { /* the last: none */
+		struct cq *cq = world_cq(world, 32, channel);
+
+		cq_arm(cq, true);
+		cq_push_all(cq, cqes, 32, place < 32 ? 1u << place : 0);
+		assert_int_equal(readable(channel), place < 32);
+		if (place < 32)
+			take_event(channel, cq);
+		for (uint64_t i = 0; i < 32; i++)
+			expect_wc(cq, i, IBV_WC_SUCCESS);
 		assert_int_equal(cq_destroy(cq), 0);
 	}
 	assert_int_equal(channel_destroy(channel), 0);
@@ -510,11 +563,13 @@ int main(void)
 		TEST(test_in_order_while_the_ring_grows),
 		TEST(test_pages_of_a_large_cq),
 		TEST(test_limits),
+		TEST(test_places_are_free_once_polled),
 		TEST(test_overrun),
 		TEST(test_overrun_event_vanishes_with_the_cq),
 		TEST(test_ignored_overrun),
 		TEST(test_resize),
 		TEST(test_arming),
+		TEST(test_arming_several),
 		TEST(test_arming_late),
 		TEST(test_arming_late_after_a_part),
 		TEST(test_burst_gives_one_event),

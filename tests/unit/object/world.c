@@ -205,12 +205,16 @@ bool path_receive(struct qp *qp)
 		.kind = CQE_RECEIVE,
 		.qp_num = qp->ib.qp_num,
 	};
+	bool taken;
 
-	if (!rq_take(qp->rq, &receive))
-		return false;
-	cqe.wr_id = receive.wr_id;
-	cq_push(qp->recv_cq, &cqe, false);
-	return true;
+	lock_acquire(&qp->lock);
+	taken = qp->srq ? rq_take(qp->rq, &receive) != RQ_EMPTY : rq_take_own(qp->rq, &receive);
+	if (taken) {
+		cqe.wr_id = receive.wr_id;
+		cq_push(qp->recv_cq, &cqe, false);
+	}
+	lock_release(&qp->lock);
+	return taken;
 }
 
 void expect_wc(struct cq *cq, uint64_t wr_id, enum ibv_wc_status status)
