@@ -165,6 +165,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd,
 	heap_init(&link->heap, wanted_heap(heap_fd));
 	link->heap_of = getpid();
 	link->acked = link->rx_end = 0;
+	link->coalesced.count = 0;
 	link->attention = (struct attention){ 0 };
 	link->executed = 0;
 	link->flight_head = link->flight_tail = 0;
@@ -543,6 +544,7 @@ void link_check_tx(const struct link *link)
  * - released <= head <= rx_end: released records were read, and records that were read were
  *   processed;
  * - acknowledged and executed records were processed;
+ * - no completion waits to be pushed;
  * - room is released before the producer could wait for it (ring_release);
  * - late_acked was loaded at a position that was read.
  */
@@ -556,6 +558,8 @@ void link_check_rx(const struct link *link)
 		  "slot %u: released %llu head %llu end %llu", link->slot,
 		  (unsigned long long)rx->released, (unsigned long long)rx->head,
 		  (unsigned long long)link->rx_end);
+	INVARIANT(!link->coalesced.count, "slot %u: %u completions", link->slot,
+		  link->coalesced.count);
 	INVARIANT(rx->acked <= link->rx_end && executed <= link->rx_end,
 		  "slot %u: acknowledged %llu, executed %llu, end %llu", link->slot,
 		  (unsigned long long)rx->acked, (unsigned long long)executed,

@@ -23,6 +23,7 @@
 #include "base/list.h"
 #include "base/lock.h"
 #include "base/page.h"
+#include "object/cq.h"
 #include "shm/ring.h"
 #include "memory/heap.h"
 #include "memory/peer_arena.h"
@@ -86,6 +87,17 @@ struct attention {
 		failed; /* `hasty` after the last trial; 0: nothing was woken since one succeeded */
 	bool waits;	/* records were outstanding at the last look */
 	bool woken;	/* since `looks` is counted */
+};
+
+#define COALESCED_MAX 16
+
+/* Completions for one CQ that are not pushed yet: shm/responder.h. Empty between two turns. */
+struct coalesced {
+	struct cq *cq;
+	uint64_t end; /* position after the record of the last one */
+	uint32_t count;
+	uint32_t solicited; /* 1 << place */
+	struct cqe cqes[COALESCED_MAX];
 };
 
 struct nak_pending {
@@ -169,6 +181,8 @@ struct link {
 	uint32_t blocked_count, turned_count, answering_count;
 	_Atomic bool waiting; /* one of the lists may not be empty */
 	_Atomic bool again;   /* `turned` is not empty */
+
+	struct coalesced coalesced; /* guarded by rx_lock */
 
 	/* Changed by link_move alone, under both rx_lock and tx_lock, as are the rings. */
 	struct link_shared *shared;

@@ -32,6 +32,7 @@ static void leave_qp(struct turn *turn) NO_LOCK_CHECK /* take_qp locked it */
 {
 	if (!turn->lq)
 		return;
+	shm_responder_flush(turn->link);
 	cq_give_events();
 	CHECK(shm_sendq_check(turn->lq));
 	CHECK(shm_answer_check(turn->lq));
@@ -126,6 +127,7 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 		return true;
 	default:
 		if (header->acked > link->acked) {
+			shm_responder_flush(link);
 			take_acks(turn, header->acked); /* RING-4 */
 			lq = take_qp(turn, header->dst_qpn);
 		}
@@ -136,7 +138,7 @@ static bool dispatch(struct turn *turn, const struct record_header *header, cons
 }
 
 /* Processes records. True: the ring is empty. */
-static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
+static bool receive_records(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
 {
 	struct ring_consumer *rx = &turn->link->rx;
 	uint64_t begin = rx->head, fetched = turn->link->fetched;
@@ -149,16 +151,29 @@ static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link
 
 		if (!record)
 			return true;
+		if (!shm_responder_coalesces(&header))
+			shm_responder_flush(turn->link);
 		turn->link->rx_end = rx->head + record_size(&header);
 		if (!dispatch(turn, &header, record->payload, turn->link->rx_end))
 			return false;
 		ring_advance(rx, &header);
 		if (!record_is_by_key(&header)) /* payload_open counts those */
 			shm_moved += record_size(&header);
-		if (rx->head - rx->released >= RING_RELEASE_BYTES && ring_release(rx))
-			link_notify(turn->link);
+		if (rx->head - rx->released >= RING_RELEASE_BYTES) {
+			shm_responder_flush(turn->link); /* before the other end goes on */
+			if (ring_release(rx))
+				link_notify(turn->link);
+		}
 	}
 	return !ring_peek(rx, &header);
+}
+
+static bool receive(struct turn *turn, uint32_t max_records) REQUIRES(turn->link->rx_lock)
+{
+	bool all = receive_records(turn, max_records);
+
+	shm_responder_flush(turn->link);
+	return all;
 }
 
 /*

@@ -22,10 +22,10 @@
 int progress_link(struct link *link);
 
 /*
- * Acknowledgements are stored at once, for a peer that polls. A peer that sleeps has to be woken.
- * While `progress_defers_notice` is set, looks of the calling thread leave that until the program's
- * answer wakes the peer, or progress_send_notice is called. The caller sees to it that the latter
- * happens soon.
+ * Acknowledgements are stored in the turn (shm/responder.h), for a peer that polls. A peer that
+ * sleeps has to be woken. While `progress_defers_notice` is set, looks of the calling thread leave
+ * that until the program's answer wakes the peer, or progress_send_notice is called. The caller
+ * sees to it that the latter happens soon.
  */
 extern _Thread_local bool progress_defers_notice;
 bool progress_has_notice(void);

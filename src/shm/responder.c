@@ -7,6 +7,7 @@
 #include "execute/reaction.h"
 #include "execute/receive.h"
 #include "object/qp_table.h"
+#include "object/srq.h"
 #include "object/xrcd.h"
 #include "shm/answer.h"
 #include "shm/rendezvous.h"
@@ -61,18 +62,33 @@ static uint8_t timer_of(const struct qp *qp, enum verdict verdict)
 	}
 }
 
-/* RING-4: before the program can see the completion, and answer the message. */
+/* RING-3, RING-4: before the program can see the completions, exit, or answer the messages. */
 static void acknowledge(struct link *link)
 {
-	uint64_t end = link->rx_end, hold = link->rx.hold;
+	uint64_t end = link->coalesced.end, hold = link->rx.hold;
 
 	atomic_store_explicit(&link->executed, end < hold ? end : hold, memory_order_release);
 	ring_acknowledge(&link->rx, end);
 }
 
-static void complete(struct shm_qp *lq, const struct record_header *header,
-		     enum ibv_wc_opcode opcode, uint32_t wc_flags)
+_Static_assert(COALESCED_MAX <= 32, "cq_push_all, and the bits of `solicited`");
+
+void shm_responder_flush_all(struct link *link)
 {
+	struct coalesced *coalesced = &link->coalesced;
+	uint32_t count = coalesced->count;
+
+	acknowledge(link);
+	coalesced->count = 0;
+	cq_push_all(coalesced->cq, coalesced->cqes, count, coalesced->solicited);
+}
+
+/* `waits`: the completion may wait for the records behind it. */
+static void complete(struct shm_qp *lq, const struct record_header *header,
+		     enum ibv_wc_opcode opcode, uint32_t wc_flags, bool waits)
+{
+	struct link *link = lq->link;
+	struct coalesced *coalesced = &link->coalesced;
 	const struct receive_end end = {
 		.opcode = opcode,
 		.status = IBV_WC_SUCCESS,
@@ -80,12 +96,19 @@ static void complete(struct shm_qp *lq, const struct record_header *header,
 		.wc_flags = wc_flags,
 		.imm = header->imm,
 		.src_qp = header->src_qpn,
-		.solicited = record_flags(header) & RECORD_SOLICITED,
 	};
 
-	if (lq->link)
-		acknowledge(lq->link);
-	receive_complete(lq->qp, &end);
+	if (coalesced->count == COALESCED_MAX)
+		shm_responder_flush_all(link);
+	if (!coalesced->count)
+		coalesced->solicited = 0;
+	if (record_flags(header) & RECORD_SOLICITED)
+		coalesced->solicited |= 1u << coalesced->count;
+	receive_finish(lq->qp, &end, &coalesced->cqes[coalesced->count++]);
+	coalesced->cq = lq->qp->recv_cq;
+	coalesced->end = link->rx_end;
+	if (!waits || coalesced->cq->wants_timestamp)
+		shm_responder_flush_all(link);
 }
 
 static void note_nak(struct shm_qp *lq, const struct record_header *header)
@@ -118,6 +141,7 @@ static void react(struct shm_qp *lq, struct link *link, enum verdict verdict, en
 		.cause = cause_for_peer(verdict, cause),
 	};
 
+	shm_responder_flush(link); /* in front of what the refusal completes, and its events */
 	lq->in_message = false;
 	if (reaction->fails_qp) {
 		reaction_begin(qp, reaction, cause, &request);
@@ -231,8 +255,11 @@ static enum verdict on_send(struct shm_qp *lq, const struct record_header *heade
 	uint32_t wc_flags = 0;
 	enum verdict verdict = VERDICT_OK;
 
-	if (flags & RECORD_FIRST)
+	if (flags & RECORD_FIRST) {
+		if (qp->srq && srq_limit(qp->srq))
+			shm_responder_flush(lq->link); /* in front of the limit's event */
 		verdict = receive_take_for(qp, header->total, cause);
+	}
 	if (verdict != VERDICT_OK)
 		return verdict;
 	if (!fits(lq, header, payload) || !qp->has_receive)
@@ -253,7 +280,7 @@ static enum verdict on_send(struct shm_qp *lq, const struct record_header *heade
 	}
 	if (flags & RECORD_IMM)
 		wc_flags |= IBV_WC_WITH_IMM;
-	complete(lq, header, IBV_WC_RECV, wc_flags);
+	complete(lq, header, IBV_WC_RECV, wc_flags, true);
 	return VERDICT_OK;
 }
 
@@ -286,7 +313,7 @@ static enum verdict on_write(struct shm_qp *lq, const struct record_header *head
 		*cause = CAUSE_NO_RECEIVE;
 		return VERDICT_NO_RECEIVE;
 	}
-	complete(lq, header, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM);
+	complete(lq, header, IBV_WC_RECV_RDMA_WITH_IMM, IBV_WC_WITH_IMM, false);
 	return VERDICT_OK;
 }
 
@@ -420,8 +447,10 @@ static void execute(struct shm_qp *lq, struct link *link, const struct record_he
 	lq->in_message = !(record_flags(header) & RECORD_LAST);
 	if (!lq->in_message)
 		lq->expected_msn = msn_next(lq->expected_msn);
-	if (shm_answer_is_owed(lq))
+	if (shm_answer_is_owed(lq)) {
+		shm_responder_flush(link);
 		shm_answer_send(lq);
+	}
 }
 
 bool shm_responder_on_request(struct shm_qp *lq, struct link *link,
@@ -439,6 +468,7 @@ bool shm_responder_on_request(struct shm_qp *lq, struct link *link,
 	case ARRIVAL_UNREACHABLE:
 	case ARRIVAL_NOT_READY:
 	case ARRIVAL_OUT_OF_ORDER:
+		shm_responder_flush(link);
 		if (!refuse(link, header, arrival))
 			return false;
 		if (arrival == ARRIVAL_OUT_OF_ORDER)

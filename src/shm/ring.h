@@ -14,9 +14,9 @@
  *   RING-2  ring_release stores head with release after the last read of a record; ring_reserve
  *           loads it with acquire before it overwrites, and ring_give_back before it gives back
  *           pages.
- *   RING-3  ring_release stores acked with release, after the completions at the responder and the
- *           NAKs in the other direction's ring. The completer loads acked with acquire, then
- *           reads the other direction until it is empty, and only then uses acked.
+ *   RING-3  ring_acknowledge stores acked with release, after the records were executed, and
+ *           their NAKs stand in the other direction's ring. The completer loads acked with acquire,
+ *           then reads the other direction until it is empty, and only then uses acked.
  *   RING-4  a request carries, in `acked`, how far its sender had executed records of the other
  *           direction when it was published. So if a program answers a message, the message
  *           completes at its sender before the answer does; on a wire the ACK goes first.
@@ -149,9 +149,8 @@ static inline void ring_advance(struct ring_consumer *ring, const struct record_
 }
 
 /*
- * The responder has executed all records up to `end`, the present one included. It calls this
- * before the program can see the completion, as the program may exit then. `end` may be ahead of
- * head.
+ * The responder has executed all records up to `end`, which may be ahead of head. It calls this
+ * before the program can see their completions, as the program may exit then.
  */
 static inline void ring_acknowledge(struct ring_consumer *ring, uint64_t end)
 {
