@@ -33,6 +33,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/prefetch.h"
 #include "shm/record.h"
 
 /* A power of two; verbatimd chooses it for both rings of a link, by the length of their memory. */
@@ -41,6 +42,9 @@
 
 /* The consumer releases room in pieces of so much, so the head is at most that late. */
 #define RING_RELEASE_BYTES (RING_BYTES_MIN / 16)
+
+/* A record of so many units is small (ring_fetch_ahead). */
+#define RING_FETCH_UNITS 2
 
 /* In shared memory; written by the consumer only. */
 struct ring_control {
@@ -109,6 +113,20 @@ static inline struct record *ring_reserve(struct ring_producer *ring, uint32_t b
 	return ring_at(ring->data, ring->bytes, ring->tail);
 }
 
+/*
+ * The consumer has read the next cache lines a lap ago. So a store there waits until they have come
+ * from its processor, and all later stores wait for that. For small records in a row the producer
+ * fetches them three records ahead. Measured with other distances, that is the best: with one, the
+ * store comes before the line. Rows of longer records the processor sees by itself.
+ */
+static inline void ring_fetch_ahead(const struct record *next, uint32_t units)
+{
+	if (units > RING_FETCH_UNITS)
+		return;
+	for (uint32_t i = 0; i < units; i++)
+		prefetch_for_write((const char *)next + (2 * units + i) * RECORD_UNIT);
+}
+
 /* `header` of the record is filled except its word. Returns the position after the record. */
 static inline uint64_t ring_publish(struct ring_producer *ring, struct record *record,
 				    uint32_t word)
@@ -119,6 +137,7 @@ static inline uint64_t ring_publish(struct ring_producer *ring, struct record *r
 	__atomic_store_n(&next->header.word, 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&record->header.word, word, __ATOMIC_RELEASE); /* RING-1 */
 	__atomic_store_n(&ring->tail, end, __ATOMIC_RELAXED);
+	ring_fetch_ahead(next, word >> 16);
 	return end;
 }
 
