@@ -86,7 +86,8 @@ def test_pairs(cables, count, program, service, size, index):
 
 @pytest.mark.parametrize('index', [pytest.param(0, id='ipv4', marks=pytest.mark.long), pytest.param(1, id='ipv6')])
 def test_pairs_without_merging(cables, index):
-    run_pairs(cables(1500, cards=True, merge=False), 4, *PROGRAMS[0], index, 4)
+    # a look takes a second where two slow processors run other tests beside it
+    run_pairs(cables(1500, cards=True, merge=False), 4, *PROGRAMS[0], index, 8)
 
 
 RESERVED = 'net.ipv4.ip_local_reserved_ports'
@@ -109,7 +110,7 @@ def test_pairs_without_source_ports(cables, index):
     """What leaves without a port of its own leaves without checksum, and is not merged."""
     cable = cables(1500, cards=True)
     with no_source_ports(cable):
-        run_pairs(cable, 2, *PROGRAMS[0], index, 4)
+        run_pairs(cable, 2, *PROGRAMS[0], index, 8)  # as above
 
 
 def test_pairs_that_connect_at_once(cables):
