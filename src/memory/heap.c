@@ -177,6 +177,17 @@ char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes)
 	return at + (begin - lead_of(window));
 }
 
+void heap_map_all(struct heap *heap, uint64_t offset, uint64_t bytes)
+{
+	size_t mapped;
+
+	for (uint64_t done = 0; done < bytes; done += mapped) {
+		mapped = bytes - done;
+		if (!heap_map(heap, offset + done, &mapped))
+			return;
+	}
+}
+
 static void set_worth(struct heap *heap, uint32_t key, int64_t worth)
 {
 	atomic_store_explicit(&heap->wants[KEY_INDEX(key) % HEAP_WANTS],

@@ -68,6 +68,12 @@ bool heap_is_window(const struct heap *heap, uintptr_t start, uint64_t offset);
  * cannot be mapped. Reduces *bytes to those of one window.
  */
 char *heap_map(struct heap *heap, uint64_t offset, size_t *bytes);
+/*
+ * Maps all windows of [offset, offset + bytes), up to the first one that cannot be. Of our own,
+ * before a key leads there. Otherwise another thread might map one while move_out looks for the
+ * program's mappings of the heap.
+ */
+void heap_map_all(struct heap *heap, uint64_t offset, uint64_t bytes);
 
 /*
  * The heap's offset of the bytes at `host`, the owner's address within a region. 0: not in the

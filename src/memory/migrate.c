@@ -191,19 +191,12 @@ static bool belongs_out(struct range *range) REQUIRES(range_lock)
 	return forks || range->refused || !range_is_needed(range);
 }
 
-/*
- * Maps our own windows before a key leads to the heap. Otherwise another thread might map one while
- * move_out looks for the program's mappings of the heap.
- */
-static void map_own(uint64_t offset, uint64_t bytes)
+/* Frees the memory of a place that is mapped nowhere. It reads as zeroes, unless this fails. */
+static void free_place(uint64_t offset, uint64_t bytes)
 {
-	size_t mapped;
-
-	for (uint64_t done = 0; done < bytes; done += mapped) {
-		mapped = bytes - done;
-		if (!heap_map(&own, offset + done, &mapped))
-			return;
-	}
+	if (fallocate(heap.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)offset,
+		      (off_t)bytes))
+		return;
 }
 
 /*
@@ -240,7 +233,9 @@ static int make_range(uint32_t key, uint64_t now) REQUIRES(range_lock)
 		return on_lost_guard(error);
 	if (!range_insert(&range, heap_bytes, &made))
 		return range_count == RANGES_MAX ? -EAGAIN : -ENOSPC;
-	map_own(made->offset, made->end - made->start);
+	if (range_place_was_retired(made)) /* pages were seen there until they were unmapped */
+		free_place(made->offset, range_bytes_and_room(made));
+	heap_map_all(&own, made->offset, made->end - made->start);
 	range_update_keys(made);
 	return 0;
 }
@@ -341,17 +336,6 @@ static void put_off(struct range *range, uint64_t now) REQUIRES(range_lock)
 	range->put_off = true;
 }
 
-/*
- * Frees the memory of a place that is mapped nowhere. If this fails, the next range of the place
- * overwrites it.
- */
-static void free_place(const struct move_range *slice)
-{
-	if (fallocate(heap.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t)slice->offset,
-		      (off_t)(slice->end - slice->start)))
-		return;
-}
-
 static int move_slice_out(struct range *range, const struct move_range *slice)
 {
 	bool shown = false;
@@ -365,7 +349,7 @@ static int move_slice_out(struct range *range, const struct move_range *slice)
 		range->shown |= shown;
 	}
 	if (!error && !range->shown)
-		free_place(slice);
+		free_place(slice->offset, slice->end - slice->start);
 	return error;
 }
 
@@ -374,7 +358,7 @@ static int move_slice_in(const struct move_range *slice)
 	int error = move_in(&heap, slice);
 
 	if (error)
-		free_place(slice);
+		free_place(slice->offset, slice->end - slice->start);
 	return error;
 }
 
@@ -578,13 +562,29 @@ static bool is_over(uint64_t now)
 	return held && clock_now_ns() - now >= HOLD_NS;
 }
 
+/* Of the retired places, those that the program maps no more are free again. */
+static void reclaim(void) REQUIRES(range_lock)
+{
+	uint64_t end;
+
+	if (range_any_retired() && !move_find_last(&heap, range_is_at, &end))
+		range_reclaim(end);
+}
+
+/* At least one: to reclaim takes time where the program has many mappings. */
 static void grant_all(uint64_t now) REQUIRES(range_lock)
 {
-	for (unsigned i = 0; i < REQUESTS_MAX && !forks && !is_over(now); i++) {
+	bool any = false;
+
+	for (unsigned i = 0; i < REQUESTS_MAX && !forks && !(any && is_over(now)); i++) {
 		uint32_t key = requests_take(i);
 
-		if (key)
-			grant(key, now);
+		if (!key)
+			continue;
+		if (!any)
+			reclaim();
+		any = true;
+		grant(key, now);
 	}
 }
 
@@ -755,6 +755,7 @@ void migrate_before_fork(void)
 		lock_acquire(&range_lock);
 	}
 	forking = true;
+	range_keep_retired();
 	if (range_count)
 		move_copy_for_child(&heap, &copies);
 	lock_release(&range_lock);

@@ -91,10 +91,14 @@ static bool visit_plain(const struct mapping *m, void *arg)
 	return m->end < look->end;
 }
 
+static bool is_file_of(const struct move_heap *heap, const struct mapping *m)
+{
+	return m->inode == heap->inode && m->device == heap->device;
+}
+
 static bool is_of_heap(const struct look *look, const struct mapping *m)
 {
-	return m->inode == look->heap->inode && m->device == look->heap->device &&
-	       m->rights[3] == 's';
+	return is_file_of(look->heap, m) && m->rights[3] == 's';
 }
 
 static bool visit_there(const struct mapping *m, void *arg)
@@ -523,6 +527,33 @@ int move_out_private(const struct move_heap *heap, const struct move_range *slic
 		for (unsigned i = 0; i < look.count && !error; i++)
 			error = exchange_private(heap, slice, &look.pieces[i], shown);
 	} while (!error && look.count == PIECES_MAX);
+	return error;
+}
+
+struct last {
+	const struct move_heap *heap;
+	bool (*is_in_use)(uint64_t offset);
+	uint64_t end;
+};
+
+static bool visit_last(const struct mapping *m, void *arg)
+{
+	struct last *last = arg;
+	uint64_t end = m->offset + (m->end - m->start);
+	bool ours = last->heap->own && heap_is_window(last->heap->own, m->start, m->offset);
+
+	if (is_file_of(last->heap, m) && m->offset >= HEAP_FIRST && end > last->end &&
+	    (m->rights[3] == 'p' || (!ours && !last->is_in_use(m->offset))))
+		last->end = end;
+	return true;
+}
+
+int move_find_last(const struct move_heap *heap, bool (*is_in_use)(uint64_t offset), uint64_t *end)
+{
+	struct last last = { .heap = heap, .is_in_use = is_in_use };
+	int error = maps_visit(visit_last, &last);
+
+	*end = last.end;
 	return error;
 }
 

@@ -101,11 +101,18 @@ int move_out(const struct move_heap *heap, const struct move_range *slice);
 /*
  * The same without a hold, while threads run: a private mapping of the heap's pages replaces the
  * shared one at once, and shows the same bytes. *shown: pages of the heap are still seen there, so
- * their place must stay as it is. In any case nothing else may have the place later: pages that
- * the program gives back (MADV_DONTNEED) read what is there. -EBUSY: a thread sleeps in a shared
- * futex there, or reads by O_DIRECT.
+ * their place must stay as it is. In any case nothing else may have the place while this mapping
+ * is there: pages that the program gives back (MADV_DONTNEED) read what is in the heap. -EBUSY: a
+ * thread sleeps in a shared futex there, or reads by O_DIRECT.
  */
 int move_out_private(const struct move_heap *heap, const struct move_range *slice, bool *shown);
+
+/*
+ * The offset in the heap behind the last page that the program maps privately (move_out_private),
+ * or at all where nothing is in use: a part that the program moved (mremap(2)) while it left. 0:
+ * there is none. During a hold. 0, or -errno of /proc/self/maps.
+ */
+int move_find_last(const struct move_heap *heap, bool (*is_in_use)(uint64_t offset), uint64_t *end);
 
 /*
  * For a fork while some pages cannot leave. The child does not inherit the program's mappings of

@@ -19,6 +19,12 @@ static_assert(HEAP_FIRST % PAGE_BYTES_MAX == 0 && HEAP_WINDOW_BYTES % PAGE_BYTES
 	      "heaps and their windows are mapped whatever the page");
 
 static uint64_t room_begin GUARDED_BY(range_lock) = HEAP_FIRST;
+/* Places below room_begin are retired. */
+static struct retired {
+	uint64_t kept;	  /* places below are so for good: a child may see them */
+	uint64_t end;	  /* of the last place that ever was */
+	uint64_t longest; /* that ever was: a program may enlarge the rest of a mapping */
+} retired GUARDED_BY(range_lock) = { .kept = HEAP_FIRST };
 
 struct lock range_lock = LOCK_INITIALIZER;
 struct range ranges[RANGES_MAX];
@@ -36,6 +42,11 @@ uint64_t range_bytes_and_room(const struct range *range)
 	return bytes == PAGE ? ROOM_OF_ONE * PAGE : bytes + PAGE;
 }
 
+static uint64_t end_of(const struct range *range)
+{
+	return range->offset + range_bytes_and_room(range);
+}
+
 /*
  * The offset of free room in the heap for the range; 0: there is none. *index: its place in
  * `ranges`.
@@ -49,7 +60,7 @@ static uint64_t find_room(const struct range *range, uint64_t heap_bytes, unsign
 	if (range_count == RANGES_MAX || bytes > heap_bytes)
 		return 0;
 	for (i = 0; i < range_count; i++) {
-		uint64_t end = ranges[i].offset + range_bytes_and_room(&ranges[i]);
+		uint64_t end = end_of(&ranges[i]);
 
 		if (ranges[i].offset >= offset + range_bytes_and_room(range))
 			break;
@@ -66,14 +77,53 @@ void range_init(void)
 {
 	range_count = 0;
 	room_begin = HEAP_FIRST;
+	retired = (struct retired){ .kept = HEAP_FIRST };
 }
 
 void range_retire(const struct range *range)
 {
-	uint64_t end = range->offset + range_bytes_and_room(range);
+	if (room_begin < end_of(range))
+		room_begin = end_of(range);
+	if (retired.end < end_of(range))
+		retired.end = end_of(range);
+	if (retired.longest < range_bytes_and_room(range))
+		retired.longest = range_bytes_and_room(range);
+}
 
-	if (room_begin < end)
-		room_begin = end;
+void range_keep_retired(void)
+{
+	for (unsigned i = 0; i < range_count; i++)
+		if (ranges[i].left_private)
+			range_retire(&ranges[i]);
+	retired.kept = room_begin;
+}
+
+bool range_any_retired(void)
+{
+	return room_begin > retired.kept;
+}
+
+bool range_place_was_retired(const struct range *range)
+{
+	return range->offset < retired.end;
+}
+
+void range_reclaim(uint64_t end)
+{
+	uint64_t begin = end ? end + retired.longest : HEAP_FIRST;
+
+	if (begin < retired.kept)
+		begin = retired.kept;
+	if (begin < room_begin)
+		room_begin = begin;
+}
+
+bool range_is_at(uint64_t offset)
+{
+	for (unsigned i = 0; i < range_count; i++)
+		if (offset >= ranges[i].offset && offset < end_of(&ranges[i]))
+			return true;
+	return false;
 }
 
 int range_find_overlap(uintptr_t start, uintptr_t end)

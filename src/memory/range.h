@@ -71,8 +71,24 @@ uint64_t range_slice_begin(const struct range *range);
  * its mapping of a single page (mremap(2)): then it gets this room, which moves out with the page.
  */
 uint64_t range_bytes_and_room(const struct range *range);
-/* No range gets its place any more, nor one below. */
+/* No range gets its place any more, nor one below, until they are reclaimed. */
 void range_retire(const struct range *range) REQUIRES(range_lock);
+/*
+ * The process forks: its child may see the places that are retired by now, or of which a part has
+ * left privately. They are never reclaimed.
+ */
+void range_keep_retired(void) REQUIRES(range_lock);
+/* Places are retired that may be reclaimed. */
+bool range_any_retired(void) REQUIRES(range_lock);
+/*
+ * What the program still maps of retired places ends at this offset in the heap; 0: it maps
+ * nothing. Ranges get the places behind it again, or all.
+ */
+void range_reclaim(uint64_t end) REQUIRES(range_lock);
+/* The range's place, or one behind it, was retired at some time. */
+bool range_place_was_retired(const struct range *range) REQUIRES(range_lock);
+/* The offset is in the place of a range. */
+bool range_is_at(uint64_t offset) REQUIRES(range_lock);
 
 static inline bool range_key_is_alive(const struct arena_key *entry)
 {

@@ -7,10 +7,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "memory/hold.h"
 #include "memory/maps.h"
 #include "memory/memory.h"
 
@@ -238,6 +240,62 @@ void wait_until_private(const char *at)
 	for (int i = 0; i < 3000 && is_shared(at); i++)
 		usleep(1000);
 	assert_false(is_shared(at));
+}
+
+#define ASK_NS UINT64_C(300000000)
+
+/* As a peer finds it: the place in the heap is stored first, MOVING is cleared then. */
+static bool has_migrated(uint32_t key)
+{
+	return heap_of(key) && !(flags_of(key) & KEY_MOVING);
+}
+
+bool poll_until_migrated(uint32_t key, unsigned ms)
+{
+	uint64_t now = clock_now_ns(), end = now + ms * UINT64_C(1000000), ask = now + ASK_NS;
+
+	for (; !has_migrated(key) && !(flags_of(key) & KEY_STAYS) && now < end;
+	     now = clock_now_ns()) {
+		if (now >= ask) {
+			migrate_request(key);
+			ask = now + ASK_NS;
+		}
+		hold_point();
+	}
+	return has_migrated(key);
+}
+
+bool request_and_poll(uint32_t key, unsigned ms)
+{
+	assert_true(migrate_request(key));
+	return poll_until_migrated(key, ms);
+}
+
+bool is_private_of_heap(const char *at)
+{
+	FILE *maps = fopen("/proc/self/maps", "re");
+	unsigned long start, end, inode;
+	struct stat st;
+	char line[512], rights[5];
+	bool found = false;
+
+	assert_non_null(maps);
+	assert_int_equal(fstat(heap_fd, &st), 0);
+	while (fgets(line, sizeof(line), maps))
+		if (sscanf(line, "%lx-%lx %4s %*x %*s %lu", &start, &end, rights, &inode) == 4 &&
+		    (uintptr_t)at >= start && (uintptr_t)at < end)
+			found = inode == st.st_ino && rights[3] == 'p';
+	fclose(maps);
+	return found;
+}
+
+void add_sanitizer_threads(void)
+{
+	uint64_t threads;
+
+	assert_int_equal(status_number("Threads", &threads), 0);
+	for (; threads > 2; threads--)
+		hold_add_own_thread();
 }
 
 void migrate_world_start(void)

@@ -62,6 +62,26 @@ void wait_until_private(const char *at);
 /* Of a region of BYTES, at PLACE. */
 struct move_range make_range(char *region);
 
+/*
+ * Without userfaultfd (memory/hold.h).
+ */
+/* For a region to migrate. A program whose threads do not stand is asked less. */
+#define TURNS_MS 200
+
+/*
+ * Calls a verb all the time, until the region has migrated or stays, or for `ms`. A thread that
+ * waits for a processor for a second, as on a busy machine, may be given up: then a peer asks
+ * again.
+ */
+bool poll_until_migrated(uint32_t key, unsigned ms);
+bool request_and_poll(uint32_t key, unsigned ms);
+
+/* The page is a private one of the heap's file: it left without a hold. */
+bool is_private_of_heap(const char *at);
+
+/* The thread sanitizer has one, which is no thread of the program either. */
+void add_sanitizer_threads(void);
+
 struct writer {
 	_Atomic bool stop;
 	uint64_t *words[3]; /* counted up, each by stores alone */
