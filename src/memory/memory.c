@@ -265,6 +265,16 @@ enum cause memory_scatter(const struct ibv_sge *sge, uint32_t count, uint32_t pd
 	return copy_list(sge, count, pd, IBV_ACCESS_LOCAL_WRITE, offset, (char *)from, bytes);
 }
 
+bool memory_may_wait(const struct ibv_sge *sge, uint32_t count)
+{
+	uint32_t flags = 0;
+
+	for (uint32_t i = 0; i < count; i++)
+		flags |= atomic_load_explicit(&key_table()[KEY_INDEX(sge[i].lkey)].flags,
+					      memory_order_relaxed);
+	return flags & (KEY_ON_DEMAND | KEY_IMPORTED);
+}
+
 /* False: the key is bad, and *cause says so, or it is the null MR's. */
 static bool check_part(const struct ibv_sge *sge, uint32_t pd, uint32_t access, size_t offset,
 		       size_t bytes, uint64_t *host, enum cause *cause)

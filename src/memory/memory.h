@@ -34,6 +34,12 @@ enum cause memory_check(const struct ibv_sge *sge, uint32_t count, uint32_t pd, 
 enum cause memory_gather(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
 			 void *to, size_t bytes);
 
+/*
+ * A copy to or from the list may wait for a page that the program supplies (on demand, and
+ * userfaultfd(2)), or for another process (an imported region). A hint: keys may end meanwhile.
+ */
+bool memory_may_wait(const struct ibv_sge *sge, uint32_t count);
+
 /* Copies `bytes` from `from` to offset `offset` of the list; the last word last. */
 enum cause memory_scatter(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
 			  const void *from, size_t bytes);

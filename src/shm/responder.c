@@ -264,6 +264,10 @@ static enum verdict on_send(struct shm_qp *lq, const struct record_header *heade
 		return verdict;
 	if (!fits(lq, header, payload) || !qp->has_receive)
 		return VERDICT_INVALID;
+	if (lq->link->coalesced.count && memory_may_wait(qp->receive.sge, qp->receive.num_sge)) {
+		shm_responder_flush_all(lq->link);
+		cq_give_events();
+	}
 	verdict = receive_deliver(qp, lq->received, payload->at, payload->bytes, cause);
 	if (verdict == VERDICT_OK && !close_payload(payload))
 		verdict = VERDICT_SOURCE_LOST;

@@ -17,8 +17,8 @@
  * fetch the cache line first, and the next locked instruction waits for that. They are of one QP,
  * which the turn (shm/progress.c) does not unlock before it has called shm_responder_flush. Nothing
  * that the program or the other end could see happens before these completions: they are flushed
- * before any other record, a refusal, an answer, a release of room and acknowledgements of the
- * other end, and when there are no more records.
+ * before any other record, a refusal, an answer, a release of room, acknowledgements of the other
+ * end and a copy that may wait (memory_may_wait), and when there are no more records.
  */
 #ifndef SHM_RESPONDER_H
 #define SHM_RESPONDER_H

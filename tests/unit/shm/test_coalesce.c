@@ -414,6 +414,27 @@ static void post_send(void)
 	assert_true(far_next(&far, &header));
 }
 
+/* A page on demand may come only once the program has what was sent before. */
+static void test_not_behind_memory_on_demand(void **state)
+{
+	struct mr *demanded =
+		rig_mr(&rig, memory, sizeof(memory), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_ON_DEMAND);
+	struct ibv_sge sges[] = { { (uintptr_t)memory, 4, mr->ib.lkey },
+				  { (uintptr_t)memory, 4, demanded->ib.lkey } };
+	struct ibv_recv_wr *bad, wr = { .wr_id = RECEIVES, .sg_list = sges, .num_sge = 2 };
+	uint64_t end = 0;
+
+	assert_int_equal(rq_post(qp->rq, &wr, &bad), 0);
+	for (uint32_t msn = 0; msn < RECEIVES; msn++)
+		end = send(OPERATION_SEND, msn, 8);
+	send(OPERATION_SEND, RECEIVES, 8);
+	assert_int_equal(progress_link(far.link), 1);
+	assert_int_equal(pushed, 2);
+	expect_push(0, RECEIVES, end);
+	expect(0, RECEIVES + 1, IBV_WC_SUCCESS);
+	assert_int_equal(mr_destroy(demanded), 0);
+}
+
 /* In the order of the ring; what the other end has acknowledged meanwhile comes after it. */
 static void test_before_acknowledgements(void **state)
 {
@@ -518,6 +539,7 @@ int main(void)
 		TEST_SRQ(test_small_ones_together),
 		TEST_SRQ(test_no_more_than_a_few),
 		TEST(test_not_behind_a_long_one),
+		TEST(test_not_behind_memory_on_demand),
 		TEST(test_not_behind_another_kind),
 		TEST(test_of_one_qp),
 		TEST(test_before_a_refused_one),
