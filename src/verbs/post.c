@@ -7,6 +7,7 @@
 #include "base/cause.h"
 #include "base/check.h"
 #include "memory/hold.h"
+#include "object/mr.h"
 #include "object/qp.h"
 #include "object/qp_states.h"
 #include "verbs/ops.h"
@@ -108,8 +109,32 @@ int verbs_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_
 	return rq_post(&srq_of(srq)->rq, wr, bad_wr);
 }
 
+static int refuse_bind(const struct qp *qp, int error, enum cause cause, const char *why)
+{
+	cause_report(cause, qp->ib.qp_num, "%s", why);
+	return error;
+}
+
+/* What can be seen before the bind's turn fails the call, and not the QP, as adapters do. */
+static int check_bind(const struct qp *qp, struct ibv_mw *mw, const struct ibv_mw_bind_info *info)
+{
+	const struct mr *mr = info->mr ? mr_of(info->mr) : NULL;
+
+	if (!mr)
+		return info->addr || info->length
+			       ? refuse_bind(qp, EINVAL, CAUSE_ARGUMENT_INVALID, "bind_info.mr")
+			       : 0;
+	if (mr->dm)
+		return refuse_bind(qp, EOPNOTSUPP, CAUSE_MW_ACCESS, "device memory");
+	if (mr->access & IBV_ACCESS_ZERO_BASED)
+		return refuse_bind(qp, EINVAL, CAUSE_MW_ACCESS, "IBV_ACCESS_ZERO_BASED");
+	if (pd_of(mw->pd)->number != pd_of(mr->ib.pd)->number)
+		return refuse_bind(qp, EPERM, CAUSE_MW_PD, "the window and the region");
+	return 0;
+}
+
 /* The program gets the new R_Key at once, so that it can post a SEND of it right after the bind. */
-int verbs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind)
+int verbs_bind_mw(struct ibv_qp *ib, struct ibv_mw *mw, struct ibv_mw_bind *bind)
 {
 	struct ibv_send_wr *bad, wr = {
 		.wr_id = bind->wr_id,
@@ -119,9 +144,10 @@ int verbs_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind
 			     .rkey = ibv_inc_rkey(mw->rkey),
 			     .bind_info = bind->bind_info },
 	};
+	int error = check_bind(qp_of(ib), mw, &bind->bind_info);
 
-	int error = verbs_post_send(qp, &wr, &bad);
-
+	if (!error)
+		error = verbs_post_send(ib, &wr, &bad);
 	if (!error)
 		mw->rkey = wr.bind_mw.rkey;
 	return error;
