@@ -41,7 +41,7 @@ struct context {
 	uint64_t home_cookie;	    /* the cookie of its arena */
 	struct device *device;
 	uint32_t device_index;	     /* of struct arena_device */
-	_Atomic uint32_t objects;    /* PDs, CQs, channels, ...; not freed while not 0 */
+	_Atomic uint32_t objects;    /* PDs, CQs, ...; not freed while not 0 */
 	_Atomic uint64_t dm_bytes;   /* device memory in use (object/dm.h) */
 	struct list link;	     /* in the adapter's list of contexts */
 	bool infiniband;	     /* the link layer: base/lid.h */

@@ -30,7 +30,7 @@ VERBS_EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int cqe, 
 		errno = -error;
 		return NULL;
 	}
-	live_object_add(&cq->live, cq->ib.handle);
+	context_enter(context_of(context), &cq->live, cq->ib.handle);
 	return &cq->ib;
 }
 
@@ -45,7 +45,7 @@ struct ibv_cq_ex *verbs_create_cq_ex(struct ibv_context *context, struct ibv_cq_
 		return NULL;
 	}
 	cq_ex_init(cq, attr->wc_flags);
-	live_object_add(&cq->live, cq->ib.handle);
+	context_enter(context_of(context), &cq->live, cq->ib.handle);
 	return &cq->ex;
 }
 
@@ -58,17 +58,18 @@ VERBS_EXPORT int ibv_resize_cq(struct ibv_cq *cq, int cqe)
 	return -cq_resize(cq_of(cq), cqe);
 }
 
-VERBS_EXPORT int ibv_destroy_cq(struct ibv_cq *cq)
+VERBS_EXPORT int ibv_destroy_cq(struct ibv_cq *ib)
 {
 	UNCANCELLED;
-	int error;
+	struct cq *cq = cq_of(ib);
+	struct context *context;
+	uint32_t handle;
 
-	if (!live_object_remove(&cq_of(cq)->live, &cq->handle))
+	if (!live_object_remove(&cq->live, &ib->handle))
 		return error_unknown_object("ibv_destroy_cq");
-	error = -cq_destroy(cq_of(cq));
-	if (error)
-		live_object_add(&cq_of(cq)->live, cq->handle);
-	return error;
+	context = context_of(ib->context);
+	handle = ib->handle;
+	return context_leave(context, &cq->live, handle, -cq_destroy(cq));
 }
 
 int verbs_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc)

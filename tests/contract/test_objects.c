@@ -517,6 +517,23 @@ static void rule_05_device_outlives_its_list(struct pair *pair)
 	EXPECT_OK(ibv_close_device(context));
 }
 
+/* A program that closes a device first: its CQ can still be destroyed. */
+static void rule_01_cq_outlives_its_device(struct pair *pair)
+{
+	struct ibv_device **list = ibv_get_device_list(NULL);
+	struct ibv_context *context;
+	struct ibv_cq *cq;
+
+	REQUIRE(list && list[0], "no device");
+	context = ibv_open_device(list[0]);
+	ibv_free_device_list(list);
+	REQUIRE(context, "ibv_open_device: %s", strerror(errno));
+	cq = ibv_create_cq(context, 16, NULL, NULL, 0);
+	REQUIRE(cq, "ibv_create_cq: %s", strerror(errno));
+	EXPECT_OK(ibv_close_device(context));
+	EXPECT_OK(ibv_destroy_cq(cq));
+}
+
 static int compare_keys(const void *left, const void *right)
 {
 	uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
@@ -691,6 +708,7 @@ static const struct test tests[] = {
 	HERE(rule_03_cq_sizes),
 	PAIR(rule_03_resize_keeps_completions),
 	HERE(rule_05_device_outlives_its_list),
+	HERE(rule_01_cq_outlives_its_device),
 	HERE(rule_07_keys_are_not_guessable),
 	HERE(rule_07_freed_key_does_not_come_back),
 };
