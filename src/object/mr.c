@@ -6,6 +6,7 @@
 
 #include "base/cause.h"
 #include "base/compat.h"
+#include "base/page.h"
 #include "memory/hazard.h"
 #include "memory/imported.h"
 #include "memory/key_revoke.h"
@@ -23,7 +24,8 @@
 	 COMPAT_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
 
 #define DMABUF_ACCESS                                                                              \
-	(WRITES | IBV_ACCESS_REMOTE_READ | COMPAT_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_OPTIONAL_RANGE)
+	(IBV_ACCESS_LOCAL_WRITE | REMOTE_WRITES | IBV_ACCESS_REMOTE_READ |                         \
+	 IBV_ACCESS_OPTIONAL_RANGE)
 
 static struct mr *_Atomic regions[ARENA_KEYS]; /* by index of the key */
 
@@ -72,7 +74,15 @@ static int check_range(const struct mr_spec *spec)
 			     spec->addr, spec->length);
 		return -EINVAL;
 	}
-	if (spec->dm || (spec->access & IBV_ACCESS_ON_DEMAND))
+	if (spec->dm)
+		return 0;
+	if (((uintptr_t)spec->addr ^ spec->iova) & (page_bytes() - 1)) {
+		cause_report(CAUSE_ARGUMENT_INVALID, 0,
+			     "iova 0x%llx has another offset in the page than addr %p",
+			     (unsigned long long)spec->iova, spec->addr);
+		return -EINVAL;
+	}
+	if (spec->access & IBV_ACCESS_ON_DEMAND)
 		return 0;
 	if (pin_range(spec->addr, spec->length, spec->access & WRITES) < 0) {
 		cause_report(CAUSE_ADDRESS_NOT_MAPPED, 0, "addr %p, length %zu, access 0x%x",
@@ -294,7 +304,7 @@ int mr_change(struct mr *mr, int flags, struct pd *pd, void *addr, size_t length
 		.pd = old_pd,
 		.addr = mr->ib.addr,
 		.length = mr->ib.length,
-		.iova = mr->iova,
+		.iova = mr->access & IBV_ACCESS_ZERO_BASED ? (uintptr_t)mr->ib.addr : mr->iova,
 		.access = mr->access,
 	};
 	int ret;

@@ -76,6 +76,15 @@ static void rule_09_dmabuf_bad_arguments(struct pair *pair)
 		"beyond its end: %d", errno);
 	REQUIRE(!ibv_reg_dmabuf_mr(side->pd, 0, 4096, 0, fd, IBV_ACCESS_REMOTE_WRITE),
 		"without LOCAL_WRITE");
+	if (errno == EOPNOTSUPP)
+		skip_because("ibv_reg_dmabuf_mr: %s", strerror(errno));
+	REQUIRE(!ibv_reg_dmabuf_mr(side->pd, 0, 4096, 64, fd, IBV_ACCESS_LOCAL_WRITE) &&
+			errno == EINVAL,
+		"an iova with another offset in the page: %d", errno);
+	REQUIRE(!ibv_reg_dmabuf_mr(side->pd, 0, 4096, 0, fd,
+				   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND) &&
+			errno == EINVAL,
+		"MW_BIND, which ibv_reg_mr(3) does not name: %d", errno);
 }
 
 static const struct test tests[] = {

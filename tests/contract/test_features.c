@@ -197,7 +197,7 @@ static void rule_06_null_region(struct pair *pair)
 	REQUIRE(ibv_dereg_mr(null) == 0, "ibv_dereg_mr");
 }
 
-/* ibv_reg_mr_iova: SGEs name the address that was given, whatever its offset in the page. */
+/* ibv_reg_mr_iova: SGEs name the address that was given. It has the memory's offset in the page. */
 static void rule_06_iova(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
@@ -206,21 +206,27 @@ static void rule_06_iova(struct pair *pair)
 	pair_connect(pair, WITH());
 	fill(a, 0, 8192, 3);
 	fill(b, 0, 8192, 0);
-	mr = ibv_reg_mr_iova(a->side->pd, a->side->buf + 4096, 4096, 0x700000,
+	mr = ibv_reg_mr_iova(a->side->pd, a->side->buf + 4096, 4096, 0x701000,
 			     IBV_ACCESS_LOCAL_WRITE);
 	REQUIRE(mr, "ibv_reg_mr_iova: %s", strerror(errno));
 	post_send(a, 0,
 		  WRITE(b, 4096, .wr_id = 1, .num_sge = 1,
-			.sge = { { 0x700000 + 16, 128, mr->lkey } }));
+			.sge = { { 0x701000 + 16, 128, mr->lkey } }));
 	expect(a, SENDS, 1, IBV_WC_SUCCESS);
 	REQUIRE(memcmp(b->side->buf + 4096, a->side->buf + 4096 + 16, 128) == 0,
 		"other bytes came");
 	post_send(a, 0,
 		  WRITE(b, 4096, .wr_id = 2, .num_sge = 1,
-			.sge = { { 0x700000 - 8, 16, mr->lkey } }));
+			.sge = { { 0x701000 - 8, 16, mr->lkey } }));
 	expect(a, SENDS, 2, IBV_WC_LOC_PROT_ERR);
 	REQUIRE(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
-	REQUIRE(!ibv_reg_mr_iova(a->side->pd, a->side->buf, 4096, UINT64_MAX - 100, 0),
+	mr = ibv_reg_mr_iova(a->side->pd, a->side->buf + 100, 64, 0x700000 + 100, 0);
+	REQUIRE(mr, "within a page: %s", strerror(errno));
+	REQUIRE(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
+	REQUIRE(!ibv_reg_mr_iova(a->side->pd, a->side->buf + 64, 64, 0x700000, 0) &&
+			errno == EINVAL,
+		"another offset in the page");
+	REQUIRE(!ibv_reg_mr_iova(a->side->pd, a->side->buf, 4096, UINT64_MAX - 4095, 0),
 		"a range beyond the last address");
 }
 

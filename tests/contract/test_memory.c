@@ -126,8 +126,8 @@ static void op_register_iova(struct side *side, void *argument)
 static void rule_06_own_addresses(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
-	struct op_iova theirs = { .offset = TARGET, .length = 4096, .iova = 0x7000 };
-	struct op_iova ours = { .offset = 8192, .length = 4096, .iova = 0x123000 };
+	struct op_iova theirs = { .offset = TARGET, .length = 4096, .iova = 0x70000 };
+	struct op_iova ours = { .offset = 8192, .length = 4096, .iova = 0x120000 + 8192 };
 
 	pair_connect(pair, WITH());
 	RUN(b, op_register_iova, &theirs);
@@ -138,7 +138,8 @@ static void rule_06_own_addresses(struct pair *pair)
 	fill(b, 0, BUFFER, 0);
 	post_send(a, 0,
 		  REQUEST(.wr_id = 1, .opcode = IBV_WR_RDMA_WRITE, .rkey = theirs.rkey,
-			  .remote = 0x7010, .num_sge = 1, .sge = { { 0x123000, 256, ours.lkey } }));
+			  .remote = theirs.iova + 16, .num_sge = 1,
+			  .sge = { { ours.iova, 256, ours.lkey } }));
 	expect(a, SENDS, 1, IBV_WC_SUCCESS);
 	expect_bytes(b, TARGET + 16, 256, 6);
 	expect_bytes(b, 0, TARGET + 16, 0);
@@ -577,6 +578,61 @@ static void rule_08_type_1_windows(struct pair *pair)
 	REQUIRE(result == 0, "deregistering: %d", result);
 }
 
+struct op_bad_bind {
+	int none, foreign, zero_based; /* ibv_bind_mw's results */
+	uint32_t rkey_before, rkey;
+	int error; /* there are no windows, or no ZERO_BASED regions */
+};
+
+static int bind_to(struct side *side, struct ibv_mw *mw, struct ibv_mr *mr, uint64_t length)
+{
+	struct ibv_mw_bind bind = { .wr_id = 71,
+				    .send_flags = IBV_SEND_SIGNALED,
+				    .bind_info = { .mr = mr,
+						   .addr = length ? (uintptr_t)side->buf : 0,
+						   .length = length,
+						   .mw_access_flags = IBV_ACCESS_REMOTE_READ } };
+
+	return ibv_bind_mw(side->qp[0], mw, &bind);
+}
+
+static void op_bad_bind(struct side *side, void *argument)
+{
+	struct op_bad_bind *op = argument;
+	int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND;
+	struct ibv_mw *mw = ibv_alloc_mw(side->pd, IBV_MW_TYPE_1);
+	struct ibv_mr *foreign = ibv_reg_mr(side->other_pd, side->buf, 4096, access);
+	struct ibv_mr *zero = ibv_reg_mr(side->pd, side->buf, 4096, access | IBV_ACCESS_ZERO_BASED);
+
+	op->error = mw && foreign && zero ? 0 : errno;
+	if (op->error)
+		return;
+	op->rkey_before = mw->rkey;
+	op->none = bind_to(side, mw, NULL, 4096);
+	op->foreign = bind_to(side, mw, foreign, 4096);
+	op->zero_based = bind_to(side, mw, zero, 4096);
+	op->rkey = mw->rkey;
+	REQUIRE(ibv_dereg_mr(foreign) == 0 && ibv_dereg_mr(zero) == 0, "ibv_dereg_mr");
+	REQUIRE(ibv_dealloc_mw(mw) == 0, "ibv_dealloc_mw");
+}
+
+/* A bind whose arguments are wrong fails, as mlx5's does: window and QP are as before. */
+static void rule_08_bad_binds_are_refused(struct pair *pair)
+{
+	struct op_bad_bind op = { 0 };
+
+	pair_connect(pair, WITH());
+	RUN(&pair->b, op_bad_bind, &op);
+	if (op.error)
+		skip_because("ibv_alloc_mw, ibv_reg_mr: %s", strerror(op.error));
+	REQUIRE(op.none == EINVAL, "no region: %d", op.none);
+	REQUIRE(op.foreign == EPERM, "another PD: %d", op.foreign);
+	REQUIRE(op.zero_based == EINVAL, "ZERO_BASED: %d", op.zero_based);
+	REQUIRE(op.rkey == op.rkey_before, "the window has a new key");
+	expect_none(&pair->b, SENDS);
+	expect_write(pair, 0, 0, pair->b.rkey, IBV_WC_SUCCESS);
+}
+
 static const struct test tests[] = {
 	HERE(rule_06_remote_write_needs_local_write),
 	PAIR(rule_06_length_zero),
@@ -596,6 +652,7 @@ static const struct test tests[] = {
 	PAIR(rule_06_target_became_read_only),
 	PAIR_WITHIN(60, rule_06_deregistered_under_load),
 	PAIR(rule_08_type_1_windows),
+	PAIR(rule_08_bad_binds_are_refused),
 };
 
 int main(int argc, char **argv)

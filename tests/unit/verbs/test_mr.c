@@ -273,6 +273,25 @@ static void rereg_in_all_forms(void **state)
 	munmap(memory, 4 * page);
 }
 
+/* Within a page: its remote addresses begin at 0 all the same. */
+static void rereg_of_a_zero_based_region(void **state)
+{
+	char *memory = map(PROT_READ | PROT_WRITE);
+	struct ibv_mr *mr = ibv_reg_mr_iova2(pd, memory + 32, 64, (uintptr_t)memory + 32,
+					     IBV_ACCESS_ZERO_BASED);
+	uint64_t host;
+
+	assert_non_null(mr);
+	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_PD, pd, NULL, 0, 0), 0);
+	assert_int_equal(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0,
+				      IBV_ACCESS_ZERO_BASED | IBV_ACCESS_LOCAL_WRITE),
+			 0);
+	assert_int_equal(look(mr, 0, 64, IBV_ACCESS_LOCAL_WRITE, &host), KEY_OK);
+	assert_true(host == (uintptr_t)memory + 32);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	munmap(memory, 4 * page);
+}
+
 static void null_regions(void **state)
 {
 	struct ibv_mr *mr = verbs_alloc_null_mr(pd);
@@ -392,7 +411,7 @@ static void parent_domains(void **state)
 static void regions_of_a_parent_process(void **state)
 {
 	char memory[64];
-	struct ibv_mr *mr = ibv_reg_mr_iova2(pd, memory, 64, 0, 0);
+	struct ibv_mr *mr = ibv_reg_mr_iova2(pd, memory, 64, (uintptr_t)memory, 0);
 
 	assert_non_null(mr);
 	hazard_reset_after_fork();
@@ -423,6 +442,7 @@ int main(void)
 		cmocka_unit_test(addresses_of_each_kind),
 		cmocka_unit_test(rereg_refuses_and_leaves_the_region),
 		cmocka_unit_test(rereg_in_all_forms),
+		cmocka_unit_test(rereg_of_a_zero_based_region),
 		cmocka_unit_test(null_regions),
 		cmocka_unit_test(advice),
 		cmocka_unit_test(device_memory),
