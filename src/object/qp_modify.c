@@ -244,7 +244,7 @@ static int apply(struct qp *qp, const struct change *change) REQUIRES(qp->lock)
 
 int qp_modify(struct qp *qp, const struct ibv_qp_attr *attr, int mask)
 {
-	struct change change = { .attr = attr, .mask = mask };
+	struct change change = { .attr = attr, .mask = qp_move_mask(qp->sq.type, mask) };
 	int error;
 
 	lock_acquire(&qp->lock);

@@ -26,10 +26,7 @@ struct move {
 #define INIT_ATTR  (PKEY | PORT)
 #define RTR_ATTR   (IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN)
 #define RETRY_ATTR (IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC)
-/*
- * Programs set all attributes of RC at both ends of XRC. So each end accepts those that only the
- * other needs.
- */
+
 #define TARGET_ATTR (IBV_QP_MAX_DEST_RD_ATOMIC | RNR_TIMER)
 #define RETURN_UC   (CUR | ALT | ACCESS | MIG)
 #define RETURN_RC   (RETURN_UC | RNR_TIMER)
@@ -77,7 +74,7 @@ static const struct move moves[STATES][STATES] = {
 				[RC] = ALT | ACCESS | PKEY,
 				[UC] = ALT | ACCESS | PKEY,
 				[UD] = PKEY | QKEY,
-				[XRC_SEND] = ALT | ACCESS | PKEY | TARGET_ATTR,
+				[XRC_SEND] = ALT | ACCESS | PKEY,
 				[XRC_RECV] = ALT | ACCESS | PKEY,
 				[RNIC] = INIT_ATTR | ACCESS,
 			},
@@ -100,7 +97,7 @@ static const struct move moves[STATES][STATES] = {
 				[UC] = RETURN_UC,
 				[UD] = CUR | QKEY,
 				[XRC_SEND] = RETURN_UC,
-				[XRC_RECV] = RETURN_RC | RETRY_ATTR,
+				[XRC_RECV] = RETURN_RC,
 				[RAW] = CUR,
 			},
 		},
@@ -210,6 +207,13 @@ static bool is_attribute(enum service service, enum ibv_qp_state from, enum ibv_
 			 int mask)
 {
 	return service == RNIC && from == to && !(mask & ~(CUR | PORT | ACCESS));
+}
+
+int qp_move_mask(unsigned type, int mask)
+{
+	if (type == IBV_QPT_XRC_SEND)
+		return mask & ~TARGET_ATTR;
+	return type == IBV_QPT_XRC_RECV ? mask & ~(RETRY_ATTR & ~IBV_QP_TIMEOUT) : mask;
 }
 
 enum move_verdict qp_move_check(enum ibv_qp_state from, enum ibv_qp_state to, unsigned type,

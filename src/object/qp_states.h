@@ -20,7 +20,12 @@ enum move_verdict {
 };
 
 /*
- * Checks ibv_modify_qp's mask (enum ibv_qp_attr_mask) for a transition of a QP of this type (enum
+ * ibv_modify_qp's mask without the attributes that do nothing at this end. Programs set all of RC's
+ * at both ends of XRC; the kernel ignores those that only the other end needs.
+ */
+int qp_move_mask(unsigned type, int mask);
+/*
+ * Checks the mask (enum ibv_qp_attr_mask) for a transition of a QP of this type (enum
  * ibv_qp_type, or OPCODE_QPT_RNIC).
  * MOVE_LACKS and MOVE_EXCEEDS write to *which the attributes that are missing, or too many.
  */

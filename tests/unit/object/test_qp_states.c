@@ -135,6 +135,18 @@ static void test_every_move(void **state)
 					   types[type]);
 }
 
+/* Each end of XRC ignores, in each move, what only the other needs. */
+static void test_xrc(void **state)
+{
+	int target = IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER, all = ~0;
+	int initiator = IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY;
+
+	assert_int_equal(qp_move_mask(IBV_QPT_XRC_SEND, all), all & ~target);
+	assert_int_equal(qp_move_mask(IBV_QPT_XRC_RECV, all), all & ~initiator);
+	assert_int_equal(qp_move_mask(IBV_QPT_RC, all), all);
+	assert_int_equal(qp_move_mask(IBV_QPT_UD, all), all);
+}
+
 static void test_names(void **state)
 {
 	assert_string_equal(qp_state_name(IBV_QPS_SQD), "SQD");
@@ -183,6 +195,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_every_move),
+		cmocka_unit_test(test_xrc),
 		cmocka_unit_test(test_rnic),
 		cmocka_unit_test(test_names),
 	};
