@@ -44,7 +44,12 @@ static void destroy(struct rsocket *rs)
 {
 	struct stream *s = stream_of(rs);
 
-	keepalive_stop(s); /* which may have begun after rclose */
+	/*
+	 * It may have begun after rclose. A stream that never had it may end under another one's
+	 * lock, which the keepalive thread waits for (raccept of a request that fails).
+	 */
+	if (s->keepalive)
+		keepalive_stop(s);
 	close_endpoint(s);
 	if (s->id)
 		rdma_destroy_id(s->id);
