@@ -19,6 +19,8 @@
 int address_from_sockaddr(const struct sockaddr *sa, struct ctl_cm_address *out)
 {
 	memset(out, 0, sizeof(*out));
+	if (!sa)
+		return refusal(-EINVAL, CAUSE_CM_ADDRESS, "NULL");
 	if (sa->sa_family == AF_INET) {
 		const struct sockaddr_in *v4 = (const struct sockaddr_in *)sa;
 

@@ -219,6 +219,20 @@ static void test_dual_stack(void **state)
 	rdma_destroy_event_channel(channel);
 }
 
+/* As rdma-core, which asks for the address's length first. */
+static void test_null_addresses(void **state)
+{
+	struct rdma_event_channel *channel = rdma_create_event_channel();
+	struct rdma_cm_id *id = make(channel, RDMA_PS_UDP);
+
+	CHECK(fails_with(rdma_bind_addr(id, NULL), EINVAL));
+	CHECK(fails_with(rdma_resolve_addr(id, NULL, NULL, 100), EINVAL));
+	CHECK(fails_with(rdma_join_multicast(id, NULL, NULL), EINVAL));
+	CHECK(fails_with(rdma_leave_multicast(id, NULL), EINVAL));
+	CHECK(!rdma_destroy_id(id));
+	rdma_destroy_event_channel(channel);
+}
+
 static void test_options(void **state)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -631,6 +645,7 @@ int main(void)
 		cmocka_unit_test(test_nonblocking_channel),
 		cmocka_unit_test(test_no_event_is_told_without_verbatimd),
 		cmocka_unit_test(test_migration_and_destruction_wait),
+		cmocka_unit_test(test_null_addresses),
 		cmocka_unit_test(test_requests_of_a_moving_listener),
 		cmocka_unit_test(test_a_listener_ends),
 		cmocka_unit_test(test_addrinfo),
