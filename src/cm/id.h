@@ -44,7 +44,8 @@ struct id {
 	enum id_state state;
 	uint32_t bind_flags; /* CTL_CM_REUSEADDR, CTL_CM_AFONLY */
 	uint8_t tos;
-	uint8_t ack_timeout; /* 0: the default */
+	uint8_t ack_timeout;
+	bool has_ack_timeout; /* the program has set it, if to 0: no time-out */
 
 	/* The connection. */
 	uint32_t psn; /* the first that the peer is to send */

@@ -27,6 +27,12 @@ static int set_flag(struct id *id, uint32_t flag, const void *value, size_t len)
 	return 0;
 }
 
+/* The kernel refuses it for others, too. */
+static bool has_timer(const struct id *id)
+{
+	return id->base.qp_type == IBV_QPT_RC || id->base.qp_type == IBV_QPT_XRC_SEND;
+}
+
 static int set_id_option(struct id *id, int name, const void *value, size_t len)
 {
 	uint8_t byte;
@@ -45,9 +51,10 @@ static int set_id_option(struct id *id, int name, const void *value, size_t len)
 		if (len != sizeof(byte))
 			return -EINVAL;
 		memcpy(&byte, value, sizeof(byte));
-		if (byte > ACK_TIMEOUT_MAX)
+		if (byte > ACK_TIMEOUT_MAX || !has_timer(id))
 			return -EINVAL;
 		id->ack_timeout = byte;
+		id->has_ack_timeout = true;
 		return 0;
 	default:
 		return -ENOSYS;

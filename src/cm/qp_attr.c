@@ -134,8 +134,9 @@ static int init_rtr(struct id *id, struct ibv_qp_attr *attr, int *mask)
 /* The program's choice, else the request's. */
 static uint8_t ack_timeout(const struct id *id)
 {
-	return !id->ack_timeout && id->peer.ack_timeout ? id->peer.ack_timeout
-							: qp_attr_ack_timeout(id);
+	if (id->has_ack_timeout)
+		return id->ack_timeout;
+	return id->peer.ack_timeout ? id->peer.ack_timeout : ACK_TIMEOUT;
 }
 
 static void init_rts(const struct id *id, struct ibv_qp_attr *attr, int *mask)

@@ -437,6 +437,20 @@ static void test_options_reach_the_qp(void **state)
 	pair_close(&p);
 }
 
+/* No time-out at all; the peer's is what it would have been. */
+static void test_no_ack_timeout(void **state)
+{
+	uint8_t none = 0;
+	struct pair p;
+
+	pair_open(&p, RDMA_PS_TCP);
+	CHECK(!rdma_set_option(p.id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &none, 1));
+	pair_connect(&p);
+	CHECK(attributes_of(p.id).timeout == 0);
+	CHECK(attributes_of(p.child).timeout > 0);
+	pair_close(&p);
+}
+
 /* Newer headers name FLUSH. */
 enum { ACCESS_FLUSH_GLOBAL = 1 << 8 };
 
@@ -638,6 +652,7 @@ int main(void)
 		cmocka_unit_test(test_external_qps),
 		cmocka_unit_test(test_data_before_it_is_established),
 		cmocka_unit_test(test_options_reach_the_qp),
+		cmocka_unit_test(test_no_ack_timeout),
 		cmocka_unit_test(test_rights_of_qps),
 		cmocka_unit_test(test_options_of_the_passive_end),
 		cmocka_unit_test(test_shared_receive_queue),

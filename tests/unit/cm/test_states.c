@@ -236,12 +236,17 @@ static void test_null_addresses(void **state)
 static void test_options(void **state)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct rdma_cm_id *id = make(channel, RDMA_PS_TCP);
+	struct rdma_cm_id *id = make(channel, RDMA_PS_TCP), *datagrams;
 	uint8_t byte = 9;
 	int on = 1, off = 0;
 
 	CHECK(!rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &byte, 1));
 	CHECK(!rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, 1));
+	CHECK(!rdma_create_id(channel, &datagrams, NULL, RDMA_PS_UDP));
+	CHECK(fails_with(
+		rdma_set_option(datagrams, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &byte, 1),
+		EINVAL));
+	CHECK(!rdma_destroy_id(datagrams));
 	CHECK(fails_with(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &on, sizeof(on)),
 			 EINVAL));
 	CHECK(fails_with(rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, &byte, 1),
@@ -640,12 +645,12 @@ int main(void)
 		cmocka_unit_test(test_ports),
 		cmocka_unit_test(test_dual_stack),
 		cmocka_unit_test(test_options),
+		cmocka_unit_test(test_null_addresses),
 		cmocka_unit_test(test_given_path),
 		cmocka_unit_test(test_devices),
 		cmocka_unit_test(test_nonblocking_channel),
 		cmocka_unit_test(test_no_event_is_told_without_verbatimd),
 		cmocka_unit_test(test_migration_and_destruction_wait),
-		cmocka_unit_test(test_null_addresses),
 		cmocka_unit_test(test_requests_of_a_moving_listener),
 		cmocka_unit_test(test_a_listener_ends),
 		cmocka_unit_test(test_addrinfo),
