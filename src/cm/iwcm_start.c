@@ -18,6 +18,7 @@
 #include "tcp/tcp.h"
 
 #define ACCEPTS_AT_ONCE 16
+#define SILENT_MAX	128	       /* connections of a listener that have not asked yet */
 #define CONNECT_NS	30000000000ull /* of TCP */
 /*
  * Programs destroy a listener and create the next between two phases (perftest does); as
@@ -342,9 +343,18 @@ static void on_reply(struct iwcm *iw)
  * The responder.
  */
 
+/*
+ * A connection without a request keeps no other one waiting, and so does not count for the backlog.
+ * Requests may exceed that by as many as were silent.
+ */
+static bool takes_more(const struct iwcm *listener)
+{
+	return listener->waiting < listener->backlog && listener->silent < SILENT_MAX;
+}
+
 void iwcm_resume(struct iwcm *listener)
 {
-	if (listener->state == IWCM_LISTENING && listener->waiting < listener->backlog &&
+	if (listener->state == IWCM_LISTENING && takes_more(listener) &&
 	    iwcm_watch(listener, EPOLLIN))
 		listener->due_ns = clock_now_ns() + NO_ROOM_NS;
 }
@@ -358,7 +368,7 @@ static void forget(struct iwcm *iw)
 	iwcm_close(iw);
 	iwcm_put(iw);
 	if (listener) {
-		listener->waiting--;
+		listener->silent--;
 		iwcm_resume(listener);
 	}
 }
@@ -389,6 +399,9 @@ static void on_request(struct iwcm *iw)
 	iw->state = IWCM_ASKED;
 	iw->due_ns = 0;
 	iwcm_watch(iw, 0);
+	listener->silent--;
+	listener->waiting++;
+	iwcm_resume(listener);
 	/* The peer's outstanding READs need this end's resources, and the other way round. */
 	if (s->peer_negotiates) {
 		event.responder_resources = to_u8(s->peer_ord);
@@ -435,7 +448,7 @@ static void add(struct iwcm *listener, int fd)
 	}
 	iwcm_take(iw, fd);
 	iw->listener = listener;
-	listener->waiting++;
+	listener->silent++;
 	if (!tls_is_on()) {
 		answer(iw);
 		return;
@@ -451,7 +464,7 @@ static void add(struct iwcm *listener, int fd)
 
 static void on_arrivals(struct iwcm *listener)
 {
-	for (int i = 0; i < ACCEPTS_AT_ONCE && listener->waiting < listener->backlog; i++) {
+	for (int i = 0; i < ACCEPTS_AT_ONCE && takes_more(listener); i++) {
 		/* cppcheck-suppress nullPointer; accept4(2): the address is not wanted */
 		int fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
@@ -466,7 +479,7 @@ static void on_arrivals(struct iwcm *listener)
 		return;
 	}
 	/* The kernel's queue has the rest, until the program has taken some. */
-	if (listener->waiting >= listener->backlog)
+	if (!takes_more(listener))
 		iwcm_watch(listener, 0);
 }
 

@@ -45,7 +45,8 @@ struct iwcm {
 	uint32_t number;	   /* of the identifier; 0: it has none */
 	uint64_t due_ns;	   /* CLOCK_MONOTONIC; 0: none. Listener: when to accept again */
 	struct iwcm *listener;	   /* ANSWERING, ASKED: until the program is told */
-	unsigned backlog, waiting; /* LISTENING */
+	unsigned backlog, waiting; /* LISTENING: requests that the program has not taken yet */
+	unsigned silent;	   /* LISTENING: connections without a request so far */
 	uint32_t qpn;
 	uint64_t refused_ns; /* CONNECTING: since when the peer refuses; 0: it does not */
 	bool has_ended;	     /* HANDING: the connection is over already */

@@ -507,17 +507,23 @@ static void test_port_in_use(void **state)
 	pair_close(&p);
 }
 
+static void listen_for_one(struct pair *p)
+{
+	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
+
+	pair_open(p, RDMA_PS_TCP);
+	CHECK(!rdma_destroy_id(p->listener));
+	CHECK(!rdma_create_id(p->passive, &p->listener, NULL, RDMA_PS_TCP));
+	CHECK(!rdma_bind_addr(p->listener, (struct sockaddr *)&at) && !rdma_listen(p->listener, 1));
+}
+
 /* The program is told of one connection; the next waits until it has taken that. */
 static void test_backlog(void **state)
 {
-	struct sockaddr_in at = pairs_v4(INADDR_LOOPBACK, 0);
 	struct pair p;
 	int fds[3];
 
-	pair_open(&p, RDMA_PS_TCP);
-	CHECK(!rdma_destroy_id(p.listener));
-	CHECK(!rdma_create_id(p.passive, &p.listener, NULL, RDMA_PS_TCP));
-	CHECK(!rdma_bind_addr(p.listener, (struct sockaddr *)&at) && !rdma_listen(p.listener, 1));
+	listen_for_one(&p);
 	for (int i = 0; i < 3; i++) {
 		fds[i] = call_socket(&p);
 		send_request(fds[i], NULL, 0);
@@ -530,6 +536,28 @@ static void test_backlog(void **state)
 	p.child = NULL;
 	CHECK(!has_event(p.passive, 50));
 	for (int i = 0; i < 3; i++)
+		close(fds[i]);
+	pair_close(&p);
+}
+
+/* Connections that say nothing, of a port scanner say, keep no client waiting. */
+static void test_silent_connections(void **state)
+{
+	struct rdma_cm_event *event;
+	struct pair p;
+	int fds[4];
+
+	listen_for_one(&p);
+	for (int i = 0; i < 4; i++)
+		fds[i] = call_socket(&p);
+	send_request(fds[3], longest, 5);
+	event = pair_take_request(&p);
+	check_data(&event->param.conn, 5, longest, 5);
+	CHECK(!rdma_ack_cm_event(event));
+	send_request(fds[1], NULL, 0); /* it is late */
+	CHECK(!rdma_reject(p.child, NULL, 0) && !rdma_destroy_id(p.child));
+	CHECK(!rdma_ack_cm_event(pair_take_request(&p)));
+	for (int i = 0; i < 4; i++)
 		close(fds[i]);
 	pair_close(&p);
 }
@@ -621,6 +649,7 @@ int main(void)
 		cmocka_unit_test(test_no_mpa),
 		cmocka_unit_test(test_port_in_use),
 		cmocka_unit_test(test_backlog),
+		cmocka_unit_test(test_silent_connections),
 		cmocka_unit_test(test_cancelled_bind),
 		cmocka_unit_test(test_listen_without_descriptors),
 	};
