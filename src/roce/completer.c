@@ -204,11 +204,38 @@ static bool is_in_flight(const struct roce_qp *tq, const struct packet *packet)
 	       psn_before(packet->psn, tq->max_psn);
 }
 
+/*
+ * A READ is refused after some of its responses. The NAK has the PSN of the response that is not
+ * sent; rxe's has that of the request, which is the first of the piece (request_piece).
+ */
+static bool refuses_begun_read(struct roce_qp *tq, const struct packet *packet,
+			       const struct packet_opcode *op)
+{
+	const struct wqe *wqe;
+	uint32_t seq, answered;
+
+	if (op->kind != PACKET_ACK || !tq->started || !psn_before(packet->psn, tq->una_psn) ||
+	    (packet->syndrome & PACKET_SYNDROME_MASK) != PACKET_SYNDROME_NAK ||
+	    refusal_status(packet->syndrome) == IBV_WC_SUCCESS)
+		return false;
+	wqe = find_oldest(tq, &seq);
+	if (!wqe || opcode_operation(wqe->opcode) != OPERATION_READ)
+		return false;
+	answered = (uint32_t)psn_diff(tq->una_psn, wqe->first_psn) % wqe->read_piece;
+	return answered && psn_equal(packet->psn, psn_sub(tq->una_psn, answered));
+}
+
 void completer_on_packet(struct roce_qp *tq, const struct packet *packet,
 			 const struct packet_opcode *op)
 {
 	enum ibv_qp_state state = qp_state(tq->qp);
+	struct packet refusal;
 
+	if (refuses_begun_read(tq, packet, op)) {
+		refusal = *packet;
+		refusal.psn = tq->una_psn;
+		packet = &refusal;
+	}
 	if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || !is_in_flight(tq, packet))
 		return;
 	if (is_reserved(packet->syndrome))

@@ -22,6 +22,13 @@ static uint8_t find_opcode(const struct roce_qp *tq, const struct wqe *wqe, bool
 					   first, last, headers);
 }
 
+/* Only what completes a receive can raise an event there (IBA 9.2.3). */
+static bool is_solicited(const struct wqe *wqe)
+{
+	return wqe->flags & IBV_SEND_SOLICITED &&
+	       (opcode_operation(wqe->opcode) == OPERATION_SEND || opcodes[wqe->opcode].has_imm);
+}
+
 struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe, psn_t psn, bool last)
 {
 	return (struct packet){
@@ -29,7 +36,7 @@ struct packet request_message(const struct roce_qp *tq, const struct wqe *wqe, p
 				      last ? last_headers(wqe) : 0),
 		.dest_qpn = tq->qp->attr.dest_qp_num,
 		.psn = psn,
-		.solicited = last && wqe->flags & IBV_SEND_SOLICITED,
+		.solicited = last && is_solicited(wqe),
 		.va = wqe->remote_addr,
 		.rkey = wqe->rkey,
 		.length = wqe->length,

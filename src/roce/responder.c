@@ -576,10 +576,11 @@ void responder_quiesce(struct roce_qp *tq)
 	tq->acknowledged_by = NULL;
 	tq->revoked = 0;
 	/* Refusing a request does not take back the answers to those before it. */
-	if (qp_state(qp) != IBV_QPS_ERR || !tq->nak.final)
+	if (qp_state(qp) != IBV_QPS_ERR || !tq->nak.final) {
 		response_drop_all(tq);
-	if (qp_state(qp) != IBV_QPS_ERR) {
 		tq->nak = (struct nak){ 0 };
+	}
+	if (qp_state(qp) != IBV_QPS_ERR) {
 		tq->msn = 0;
 		for (uint32_t i = 0; i < tq->saved_slots; i++)
 			tq->saved[i].valid = false;

@@ -105,6 +105,39 @@ static void test_write(void **state)
 	}
 }
 
+/* A plain WRITE completes no receive: its packet has no SE, whatever the program says. */
+static void test_solicited(void **state)
+{
+	static const struct {
+		enum ibv_wr_opcode opcode;
+		bool solicited;
+	} rows[] = {
+		{ IBV_WR_SEND, true },
+		{ IBV_WR_SEND_WITH_IMM, true },
+		{ IBV_WR_RDMA_WRITE_WITH_IMM, true },
+		{ IBV_WR_RDMA_WRITE, false },
+	};
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct ibv_sge sge = { (uintptr_t)there, BYTES, there_mr->ib.lkey };
+		struct ibv_send_wr wr = { .opcode = rows[i].opcode,
+					  .send_flags = IBV_SEND_SOLICITED,
+					  .wr.rdma = { (uintptr_t)there, there_mr->ib.rkey } };
+
+		CONNECT(IBV_QPT_RC);
+		rig_post_receive(b, 1, &sge);
+		rig_post_send(a, &wr);
+		assert_int_equal(rig_waiting(), 1);
+		assert_int_equal(rig_peek(0).solicited, rows[i].solicited);
+		run();
+		while (!rig_is_quiet(&rig))
+			assert_int_equal(rig_completion(&rig).status, IBV_WC_SUCCESS);
+		assert_int_equal(qp_destroy(a), 0);
+		assert_int_equal(qp_destroy(b), 0);
+	}
+	CONNECT(IBV_QPT_RC);
+}
+
 static void test_write_with_immediate(void **state)
 {
 	struct ibv_wc wc;
@@ -350,17 +383,12 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
-		TEST(send),
-		TEST(unreliable_send),
-		TEST(write),
-		TEST(write_with_immediate),
-		TEST(read),
-		TEST(reads_in_order),
-		TEST(atomics),
-		TEST(gathered),
-		TEST(fence),
-		TEST(packets),
-		TEST(as_many_sges_as_pieces_and_one_more),
+		TEST(send),	      TEST(unreliable_send),
+		TEST(write),	      TEST(write_with_immediate),
+		TEST(solicited),      TEST(read),
+		TEST(reads_in_order), TEST(atomics),
+		TEST(gathered),	      TEST(fence),
+		TEST(packets),	      TEST(as_many_sges_as_pieces_and_one_more),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

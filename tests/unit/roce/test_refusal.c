@@ -389,12 +389,62 @@ static void test_table(void **state)
 	assert_int_equal(refusal_status(PACKET_SYNDROME_NAK | 31), IBV_WC_SUCCESS);
 }
 
+static bool lose_all(struct rig_packet *packet, struct packet *decoded)
+{
+	return false;
+}
+
+/* rxe refuses a READ that it has begun to answer, as its key has ended, at the READ's first PSN. */
+static void test_read_that_was_begun(void **state)
+{
+	const struct request read = { .opcode = IBV_WR_RDMA_READ, .bytes = 4096 };
+	struct packet nak = { .opcode = 0x11,
+			      .psn = { 77 },
+			      .syndrome = PACKET_SYNDROME_NAK | PACKET_NAK_REMOTE_ACCESS };
+
+	connect(IBV_QPT_RC, RIGHTS);
+	post(&read);
+	assert_true(rig_step()); /* b has the request */
+	roce_flush();
+	assert_int_equal(rig_waiting(), 4);
+	assert_true(rig_step() && rig_step());
+	assert_true(rig_is_quiet(&rig));
+	rig_on_packet = lose_all;
+	assert_true(rig_step() && rig_step());
+	rig_on_packet = NULL;
+	rig_inject(b, &nak, NULL);
+	assert_true(rig_step());
+	assert_int_equal(rig_completion(&rig).status, IBV_WC_REM_ACCESS_ERR);
+	assert_int_equal(qp_state(a), IBV_QPS_ERR);
+	drop_qps();
+}
+
+/* A QP that its program has moved to ERR owes no NAK any more: the other end would count it. */
+static void test_refusal_of_a_moved_qp(void **state)
+{
+	const struct request send = { .opcode = IBV_WR_SEND, .bytes = 8 };
+
+	connect(IBV_QPT_RC, RIGHTS);
+	post(&send);
+	assert_true(rig_step()); /* b has no receive */
+	rig_modify(b, IBV_QPS_ERR);
+	roce_flush();
+	assert_int_equal(rig_waiting(), 0);
+	drop_qps();
+	assert_true(rig_is_quiet(&rig));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, teardown)
-		TEST(refusals),		 TEST(odd_packets), TEST(strangers),
-		TEST(forged_repetition), TEST(table),
+		TEST(refusals),
+		TEST(odd_packets),
+		TEST(strangers),
+		TEST(forged_repetition),
+		TEST(table),
+		TEST(read_that_was_begun),
+		TEST(refusal_of_a_moved_qp),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
