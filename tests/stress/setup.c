@@ -9,12 +9,20 @@
 #define GRH_BYTES 40u
 #define QKEY	  0x11111111u
 
-/* By wire only time-outs show that a process was killed. */
-static bool is_over_wire(void)
+/*
+ * ibv_qp_attr.timeout. By wire only time-outs show that a process was killed: eight of 67 ms, or of
+ * so many times as long as processes may wait for a processor.
+ */
+static uint8_t timeout_of(const struct worker *worker)
 {
 	const char *path = getenv("VERBATIM_PATH");
+	uint8_t timeout = 14;
 
-	return path && !strcmp(path, "wire");
+	if (!path || strcmp(path, "wire") != 0)
+		return 18;
+	for (unsigned int n = worker->settings->patience; n > 1; n /= 2)
+		timeout++;
+	return timeout;
 }
 
 static char *allocate(struct worker *worker, size_t length)
@@ -187,7 +195,7 @@ static void connect_qp(struct worker *worker, struct ibv_qp *qp, const struct se
 				   .min_rnr_timer = 5 };
 	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS,
 				   .sq_psn = 0x800000,
-				   .timeout = is_over_wire() ? 14 : 18,
+				   .timeout = timeout_of(worker),
 				   .retry_cnt = 7,
 				   .rnr_retry = 7,
 				   .max_rd_atomic = 4 };
