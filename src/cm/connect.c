@@ -285,6 +285,10 @@ CM_EXPORT int rdma_accept(struct rdma_cm_id *base, struct rdma_conn_param *param
 	if (rc)
 		return answer(rc);
 	rc = handshake_send(id, &t, CTL_CM_ACCEPT);
+	/* The call alone tells: no event is about a child that was not accepted. */
+	if (rc == -EINVAL)
+		refusal(rc, CAUSE_CM_STATE,
+			"no request awaits it; the other end may have taken it back");
 	if (rc) {
 		qp_fail(id);
 		return answer(rc);
@@ -340,12 +344,13 @@ CM_EXPORT int rdma_disconnect(struct rdma_cm_id *base)
 
 	if (id->iwcm) {
 		rc = iwcm_disconnect(id);
-		return rc ? answer(rc < 0 ? rc : 0) : sync_complete(waiting);
+	} else {
+		rc = qp_fail(id);
+		if (!rc)
+			rc = handshake_disconnect(id);
 	}
-	rc = qp_fail(id);
-	if (!rc)
-		rc = handshake_step(id, CTL_CM_DISCONNECT);
-	return rc ? answer(rc) : sync_complete(waiting);
+	/* 1: there is no event to wait for. */
+	return rc ? answer(rc < 0 ? rc : 0) : sync_complete(waiting);
 }
 
 CM_EXPORT int rdma_set_local_ece(struct rdma_cm_id *base, struct ibv_ece *ece)

@@ -11,6 +11,15 @@ int handshake_step(const struct id *id, enum ctl_type type)
 	return session_ask_plain(&ask, NULL);
 }
 
+int handshake_disconnect(const struct id *id)
+{
+	struct ctl_cm_ask ask = { .header = { .type = CTL_CM_DISCONNECT }, .id = id->number };
+	uint32_t no_event = 0;
+	int rc = session_ask_plain(&ask, &no_event);
+
+	return rc ? rc : no_event != 0;
+}
+
 int handshake_send(const struct id *id, struct ctl_cm_request *t, enum ctl_type type)
 {
 	struct ctl_cm_reply reply;

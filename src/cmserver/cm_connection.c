@@ -41,6 +41,7 @@ void cm_connection_save_id(struct cm_id *id)
 	r.is_bound = id->binding.bound;
 	r.is_listening = id->binding.listening;
 	r.had_connection = id->had_connection;
+	r.is_unaccepted = id->is_unaccepted;
 	r.local = id->binding.local;
 	if (c) {
 		r.has_connection = 1;
@@ -304,6 +305,9 @@ int cm_connection_accept(struct cm_connection *c, const struct ctl_cm_request *r
 
 	if (!rc)
 		rc = connection_accept(&c->end, &answer, deadline_now_ns());
+	/* Saved together with the state: a request that is repeated finds both. */
+	if (!rc)
+		c->id->is_unaccepted = false;
 	settle(c);
 	return rc;
 }

@@ -4,6 +4,8 @@
  *
  * It has a port, may listen, or may have one end of a connection. A request for a listener creates
  * a child. Until the program fetches its event, the child belongs to the listener and ends with it.
+ * Until the program accepts it, no event but the request is about it: the program still takes it
+ * for the listener's (its context is).
  *
  * Owner: the daemon's one thread.
  */
@@ -34,6 +36,7 @@ struct cm_id {
 	enum ctl_cm_qp_type qp_type;	  /* of the QP that its connection has, or its children's */
 	struct cm_connection *connection; /* NULL: none */
 	bool had_connection;
+	bool is_unaccepted; /* a child that its program has not accepted */
 
 	/* The address that it is bound to, and the interface of that (cmserver/cm_moved.h). */
 	bool has_own_gid;

@@ -117,6 +117,7 @@ int cm_match_take(struct cm *cm, const struct cm_origin *o, const struct ibcm_me
 			 listener->qp_type, 0, &child))
 		return IBCM_REASON_CONSUMER;
 	child->binding.local = body.local;
+	child->is_unaccepted = true;
 	c = cm_connection_create(child, o, 0);
 	cm_end_read(m, IP_HEADER_BYTES, &body.end);
 	body.listener = listener->comm_id.value;

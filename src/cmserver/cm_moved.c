@@ -35,7 +35,8 @@ static void check_all(struct cm_client *cc)
 	list_for_each(m, &cc->ids) {
 		struct cm_id *id = container_of(m, struct cm_id, in_client);
 
-		if (id->has_own_gid)
+		/* A child is told at the first look after rdma_accept. */
+		if (id->has_own_gid && !id->is_unaccepted)
 			check(id);
 	}
 }

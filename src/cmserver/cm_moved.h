@@ -6,7 +6,8 @@
  * Out: ADDR_CHANGE for identifiers that are bound to the address, or DEVICE_REMOVAL if the
  *      interface is gone; once, until the address is back.
  *
- * Loopback addresses are exempt. An identifier on the wildcard has no address until it connects.
+ * Loopback addresses are exempt. An identifier on the wildcard has no address until it connects. A
+ * child is exempt until it is accepted.
  *
  * Owner: the daemon's one thread.
  */

@@ -282,12 +282,9 @@ void cm_requests_on_listen(struct client *c, struct fdmsg *m)
 /* Whether the connection is past this request already. */
 static bool is_past_request(const struct cm_id *id, enum ctl_type type)
 {
-	const struct cm_connection *c = id->connection;
-
-	if (type == CTL_CM_CONNECT || !c)
-		return id->had_connection;
-	return type == CTL_CM_ACCEPT && c->end.state != CONNECTION_REQ_RCVD &&
-	       c->end.state != CONNECTION_SIDR_REQ_RCVD;
+	if (type == CTL_CM_ACCEPT)
+		return id->had_connection && !id->is_unaccepted;
+	return id->had_connection && (type == CTL_CM_CONNECT || !id->connection);
 }
 
 void cm_requests_on_connect(struct client *c, struct fdmsg *m)
@@ -334,7 +331,8 @@ void cm_requests_on_step(struct client *c, struct fdmsg *m)
 	/* A step that an earlier daemon took already has succeeded. */
 	if (id && id->had_connection && is_repeated(c, m))
 		rc = 0;
-	reply(c, m, rc, 0, NULL);
+	/* Nothing is told of a child that was not accepted. */
+	reply(c, m, rc, disconnects && id && id->is_unaccepted, NULL);
 	cm_dispatch_deliver(c->daemon->cm);
 }
 

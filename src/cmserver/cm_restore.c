@@ -34,7 +34,10 @@ struct reading {
 	bool is_here;
 };
 
-/* After all records are read: the event needs a free slot, and goes after those in the queue. */
+/*
+ * After all records are read: the event needs a free slot, and goes after those in the queue. Of a
+ * child that was not accepted rdma_accept tells, by its failure.
+ */
 static void raise_removals(struct cm_client *cc)
 {
 	struct ctl_cm_event body = { .kind = CTL_CM_DEVICE_REMOVAL };
@@ -43,7 +46,7 @@ static void raise_removals(struct cm_client *cc)
 	list_for_each(m, &cc->ids) {
 		struct cm_id *id = container_of(m, struct cm_id, in_client);
 
-		if (id->is_lost)
+		if (id->is_lost && !id->is_unaccepted)
 			cm_event_post(id, &body, 0);
 		id->is_lost = false;
 	}
@@ -136,6 +139,15 @@ static bool restore_connection(struct reading *reading, struct cm_id *id,
 	return cm_connection_restore(id, r);
 }
 
+/* A record of an earlier version says it by the state alone. */
+static bool is_unaccepted(const struct cm_record_id *r)
+{
+	bool is_asked =
+		r->end.state == CONNECTION_REQ_RCVD || r->end.state == CONNECTION_SIDR_REQ_RCVD;
+
+	return r->is_unaccepted || (r->has_connection && is_asked);
+}
+
 static bool keep_id(struct reading *reading, uint32_t slot, const struct cm_record_id *r)
 {
 	struct cm_client *cc = reading->cc;
@@ -152,6 +164,8 @@ static bool keep_id(struct reading *reading, uint32_t slot, const struct cm_reco
 	id->made_seq = r->made_seq;
 	id->raised = r->raised;
 	id->had_connection = r->had_connection != 0;
+	/* Before the connection, which saves the identifier if it cannot be restored. */
+	id->is_unaccepted = is_unaccepted(r);
 	id->is_lost = clock_ns(CLOCK_THREAD_CPUTIME_ID) > reading->until_ns ||
 		      !restore_port(reading, id, r) || !restore_connection(reading, id, r);
 	return true;

@@ -5,8 +5,8 @@
  * In:  the records of cmserver/cm_store.h, which the process may have changed; its channels.
  * Out: the same identifiers, listeners, connections and events, with the same numbers.
  *
- * If an identifier cannot be restored, its program gets DEVICE_REMOVAL. A record that makes no
- * sense is dropped.
+ * If an identifier cannot be restored, its program gets DEVICE_REMOVAL; if that was a child that it
+ * has not accepted, rdma_accept fails. A record that makes no sense is dropped.
  *
  * Records have no MAC, since a forged one gives its process nothing that it could not have anyway:
  *  - Identifiers, ports, listeners and events are created by the functions that serve requests,

@@ -57,6 +57,7 @@ struct cm_record_id {
 
 	/* The connection. */
 	uint8_t is_local, is_ud;
+	uint8_t is_unaccepted;	/* of the identifier, with a connection or without */
 	uint32_t other_session; /* if is_local */
 	uint8_t local_gid[CTL_GID_BYTES], remote_gid[CTL_GID_BYTES];
 	uint32_t ifindex;

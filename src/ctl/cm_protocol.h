@@ -153,7 +153,7 @@ struct ctl_cm_raise {
 struct ctl_cm_reply {
 	struct ctl_header header;
 	int32_t status;		     /* 0 or an errno */
-	uint32_t number;	     /* CREATE_*: the new one's */
+	uint32_t number;	     /* CREATE_*: the new one's; DISCONNECT: 1: no event follows */
 	struct ctl_cm_address local; /* BIND, CONNECT, LISTEN: the address of the identifier */
 };
 

@@ -114,6 +114,14 @@ static void enter_timewait(struct connection *c, int64_t now_ns)
 	c->deadline_ns = now_ns + (wait_ns < TIMEWAIT_NS_MAX ? wait_ns : TIMEWAIT_NS_MAX);
 }
 
+/* The user has caught up with a TIMEWAIT that awaits connection_ready, or is gone. */
+static void let_timewait_end(struct connection *c)
+{
+	c->awaits_ready = false;
+	if (!c->deadline_ns)
+		c->deadline_ns = 1; /* it is over already */
+}
+
 /* Calls of the user */
 
 void connection_connect(struct connection *c, const struct ibcm_message *request, int64_t now_ns)
@@ -207,6 +215,11 @@ int connection_reject(struct connection *c, const struct ibcm_message *answer)
 		fill_answer(c, IBCM_REJ, answer);
 		c->sent.subject = c->state == CONNECTION_REP_RCVD ? IBCM_ABOUT_REP : IBCM_ABOUT_REQ;
 		break;
+	case CONNECTION_TIMEWAIT:
+		/* The user, whose QP may have failed, does not call connection_ready any more. */
+		if (c->awaits_ready)
+			let_timewait_end(c);
+		return -EINVAL;
 	default:
 		return -EINVAL;
 	}
@@ -217,6 +230,11 @@ int connection_reject(struct connection *c, const struct ibcm_message *answer)
 
 int connection_ready(struct connection *c)
 {
+	if (c->awaits_ready) {
+		/* The peer waits for no RTU any more. */
+		let_timewait_end(c);
+		return 0;
+	}
 	if (c->state != CONNECTION_REP_RCVD)
 		return -EINVAL;
 	c->state = CONNECTION_ESTABLISHED;
@@ -265,6 +283,11 @@ int connection_disconnect(struct connection *c, int64_t now_ns)
 		send_plain(c, IBCM_DREP);
 		enter_timewait(c, now_ns);
 		return 0;
+	case CONNECTION_TIMEWAIT:
+		if (!c->awaits_ready)
+			return -EINVAL;
+		let_timewait_end(c);
+		return 0;
 	default:
 		return -EINVAL;
 	}
@@ -304,6 +327,9 @@ void connection_abandon(struct connection *c, int64_t now_ns)
 			c->deadline_ns = now_ns + GOODBYE_NS;
 		break;
 	case CONNECTION_TIMEWAIT:
+		if (c->awaits_ready)
+			let_timewait_end(c);
+		break;
 	case CONNECTION_CLOSED:
 		break;
 	}
@@ -361,8 +387,11 @@ static void on_mra(struct connection *c, const struct ibcm_message *m, int64_t n
 static void on_rej(struct connection *c, const struct ibcm_message *m, int64_t now_ns)
 {
 	switch (c->state) {
-	case CONNECTION_REQ_SENT:
 	case CONNECTION_REQ_RCVD:
+		/* The user has not accepted it: connection_accept tells, by its failure. */
+		close(c);
+		break;
+	case CONNECTION_REQ_SENT:
 	case CONNECTION_REP_RCVD:
 	case CONNECTION_REP_SENT:
 		close(c);
@@ -397,6 +426,8 @@ static void on_dreq(struct connection *c, const struct ibcm_message *m, int64_t 
 	case CONNECTION_REP_RCVD:  /* the peer disconnects before it has got the RTU */
 	case CONNECTION_DREQ_SENT: /* both ends disconnect at once */
 		c->transaction = m->transaction;
+		/* It has ended, and not failed: connection_ready is to succeed. */
+		c->awaits_ready = c->state == CONNECTION_REP_RCVD;
 		send_plain(c, IBCM_DREP);
 		enter_timewait(c, now_ns);
 		raise(c, CONNECTION_ON_DISCONNECTED, m);
@@ -494,6 +525,11 @@ void connection_on_time(struct connection *c, int64_t now_ns)
 	if (!c->deadline_ns || c->deadline_ns > now_ns)
 		return;
 	if (c->state == CONNECTION_TIMEWAIT) {
+		if (c->awaits_ready) {
+			/* If it closed, connection_ready would fail. */
+			c->deadline_ns = 0;
+			return;
+		}
 		close(c);
 		raise(c, CONNECTION_ON_TIMEWAIT_EXIT, NULL);
 		return;

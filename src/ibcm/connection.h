@@ -71,6 +71,7 @@ struct connection {
 	bool abandoned;
 	bool is_active; /* this end sent the REQ, and sends the RTU */
 	bool is_xrc;
+	bool awaits_ready; /* the peer disconnected before: TIMEWAIT does not end */
 	uint32_t local_id, remote_id;
 	uint32_t local_qpn, remote_qpn;
 	uint64_t transaction;
@@ -97,6 +98,11 @@ void connection_on_request(struct connection *c, const struct ibcm_message *requ
 /*
  * Calls of the user: 0, or -EINVAL in a wrong state. A REP or SIDR_REP takes qpn, psn, qkey,
  * resources and private data from `answer`; the connection sets the other fields.
+ *
+ * A passive end raises nothing before connection_accept: if the peer takes its request back, the
+ * connection closes, and the call fails. An active end whose peer disconnects between the REP and
+ * connection_ready was connected all the same: the call succeeds once, and sends nothing. TIMEWAIT
+ * does not end before that, or connection_disconnect, or connection_reject, which fails.
  */
 int connection_accept(struct connection *c, const struct ibcm_message *answer, int64_t now_ns);
 int connection_reject(struct connection *c, const struct ibcm_message *answer);

@@ -19,6 +19,7 @@ void connection_save(const struct connection *c, struct connection_saved *saved)
 		.wait_ns = c->wait_ns,
 		.tries_left = c->tries_left,
 		.is_xrc = c->is_xrc,
+		.awaits_ready = c->awaits_ready,
 		.ack_timeout = c->ack_timeout,
 		.is_active = c->is_active,
 		.sent = c->sent,
@@ -107,6 +108,7 @@ bool connection_restore(struct connection *c, const struct connection_saved *s, 
 	c->wait_ns = s->wait_ns;
 	c->tries_left = s->tries_left;
 	c->is_xrc = s->is_xrc != 0;
+	c->awaits_ready = s->state == CONNECTION_TIMEWAIT && s->awaits_ready;
 	c->ack_timeout = s->ack_timeout;
 	c->is_active = s->is_active != 0;
 	restore_sent(c, s);

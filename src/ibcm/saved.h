@@ -19,7 +19,7 @@ struct connection_saved {
 	uint64_t transaction;
 	int64_t deadline_ns, wait_ns;
 	uint32_t tries_left;
-	uint8_t is_xrc, unused, ack_timeout, is_active;
+	uint8_t is_xrc, awaits_ready, ack_timeout, is_active;
 	struct ibcm_message sent;
 };
 

@@ -111,6 +111,64 @@ static void test_destroyed_without_a_word(void **state)
 }
 
 /*
+ * The passive end disconnects before the active program has looked. looks_late: which looks when
+ * TIMEWAIT is over; that of the active end began first.
+ */
+static void leave_at_once(struct pair *p, struct rdma_conn_param *param, bool looks_late)
+{
+	CHECK(!rdma_accept(p->child, param));
+	CHECK(!rdma_disconnect(p->child));
+	expect_event(p->passive, RDMA_CM_EVENT_DISCONNECTED);
+	if (looks_late)
+		expect_event(p->passive, RDMA_CM_EVENT_TIMEWAIT_EXIT);
+}
+
+/* A connection was made, and has ended, maybe with data that came before: it has not failed. */
+static void test_disconnected_before_the_other_looks(void **state)
+{
+	for (int looks_late = 0; looks_late < 2; looks_late++) {
+		struct pair p;
+
+		pair_open(&p, RDMA_PS_TCP);
+		use_short_timewait(p.id);
+		pair_make_qp(p.id);
+		CHECK(!rdma_connect(p.id, NULL));
+		CHECK(!rdma_ack_cm_event(pair_take_request(&p)));
+		pair_make_qp(p.child);
+		leave_at_once(&p, NULL, looks_late);
+		expect_event(p.active, RDMA_CM_EVENT_ESTABLISHED);
+		expect_event(p.active, RDMA_CM_EVENT_DISCONNECTED);
+		expect_event(p.active, RDMA_CM_EVENT_TIMEWAIT_EXIT);
+		CHECK(!rdma_disconnect(p.id));
+		CHECK(!has_event(p.active, 20));
+		pair_close(&p);
+	}
+}
+
+/* The same where the program has the QP, and calls rdma_establish. */
+static void test_disconnected_before_it_is_established(void **state)
+{
+	struct rdma_conn_param param = { .qp_num = 5 };
+
+	for (int looks_late = 0; looks_late < 2; looks_late++) {
+		struct pair p;
+
+		pair_open(&p, RDMA_PS_TCP);
+		use_short_timewait(p.id);
+		CHECK(!rdma_connect(p.id, &param));
+		CHECK(!rdma_ack_cm_event(pair_take_request(&p)));
+		leave_at_once(&p, &param, looks_late);
+		expect_event(p.active, RDMA_CM_EVENT_CONNECT_RESPONSE);
+		expect_event(p.active, RDMA_CM_EVENT_DISCONNECTED);
+		CHECK(!has_event(p.active, 0));
+		CHECK(!rdma_establish(p.id));
+		expect_event(p.active, RDMA_CM_EVENT_TIMEWAIT_EXIT);
+		CHECK(fails_with(rdma_establish(p.id), EINVAL));
+		pair_close(&p);
+	}
+}
+
+/*
  * ------------------------------------------------------------------------------------------
  * How they begin.
  */
@@ -644,6 +702,8 @@ int main(void)
 		cmocka_unit_test(test_disconnected_by_one_and_then_the_other),
 		cmocka_unit_test(test_disconnected_by_both),
 		cmocka_unit_test(test_destroyed_without_a_word),
+		cmocka_unit_test(test_disconnected_before_the_other_looks),
+		cmocka_unit_test(test_disconnected_before_it_is_established),
 		cmocka_unit_test(test_calls_that_come_too_late),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_private_data),

@@ -155,6 +155,25 @@ static void test_each_step_goes_on(void **state)
 	}
 }
 
+/* The other end has disconnected before rdma_establish, which succeeds all the same, once. */
+static void test_a_step_after_the_end_goes_on(void **state)
+{
+	struct rdma_conn_param param = { .qp_num = 77 };
+	struct pair p;
+
+	pair_open(&p, RDMA_PS_TCP);
+	CHECK(!rdma_connect(p.id, &param));
+	CHECK(!rdma_ack_cm_event(pair_take_request(&p)));
+	CHECK(!rdma_accept(p.child, &param) && !rdma_disconnect(p.child));
+	CHECK(expect_event(p.passive, RDMA_CM_EVENT_DISCONNECTED) == p.child);
+	kill_daemon();
+	CHECK(expect_event(p.active, RDMA_CM_EVENT_CONNECT_RESPONSE) == p.id);
+	CHECK(expect_event(p.active, RDMA_CM_EVENT_DISCONNECTED) == p.id);
+	CHECK(!rdma_establish(p.id));
+	CHECK(fails_with(rdma_establish(p.id), EINVAL));
+	pair_close(&p);
+}
+
 /* In their order, each once: those of the program's own, too. */
 static void test_events_in_the_queue_stay(void **state)
 {
@@ -747,6 +766,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(test_connections_and_listeners_go_on),
 		TEST(test_each_step_goes_on),
+		TEST(test_a_step_after_the_end_goes_on),
 		TEST(test_events_in_the_queue_stay),
 		TEST(test_sleepers_are_served),
 		TEST(test_synchronous_calls_go_on),

@@ -321,12 +321,34 @@ static void test_where_the_program_refuses(void **state)
 		fail_msg("\"%s\"", text);
 }
 
+/* There was no event that told of it. */
+static void test_what_was_taken_back(void **state)
+{
+	struct rdma_conn_param param = { .qp_num = 5 };
+	struct rdma_cm_id *id = make(), *child;
+	struct rdma_cm_event *event;
+	char text[2000];
+
+	pair_route(channel, id, listening);
+	CHECK(!rdma_connect(id, &param));
+	event = await_event(channel, RDMA_CM_EVENT_CONNECT_REQUEST);
+	child = event->id;
+	CHECK(!rdma_ack_cm_event(event) && !rdma_destroy_id(id));
+	said(text, sizeof(text));
+	CHECK(fails_with(rdma_accept(child, &param), EINVAL));
+	said(text, sizeof(text));
+	if (!strstr(text, "rdma_accept: no request awaits it"))
+		fail_msg("\"%s\"", text);
+	CHECK(!rdma_destroy_id(child));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_each_refusal_says_why),
 		cmocka_unit_test(test_where_nobody_listens),
 		cmocka_unit_test(test_where_the_program_refuses),
+		cmocka_unit_test(test_what_was_taken_back),
 	};
 	int failed, fd = mkstemp(path);
 

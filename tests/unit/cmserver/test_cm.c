@@ -404,6 +404,84 @@ static void test_bound_again(void **state)
 	ctl_close(bystander);
 }
 
+static int answer_with(int sock, enum ctl_type type, uint32_t id)
+{
+	struct ctl_cm_request request = { .header = { .type = type }, .id = id };
+
+	request.end.qpn = 6;
+	return cm_ask(sock, &request, sizeof(request)).status;
+}
+
+/* Whether verbatimd says that an event follows. */
+static bool disconnect(int sock, uint32_t id)
+{
+	struct ctl_cm_ask ask = { .header = { .type = CTL_CM_DISCONNECT }, .id = id };
+	struct ctl_cm_reply reply = cm_ask(sock, &ask, sizeof(ask));
+
+	CHECK(!reply.status && reply.number <= 1);
+	return !reply.number;
+}
+
+/* No event follows a disconnection before the request was accepted, and the request stays. */
+static void test_disconnected_before_it_is_accepted(void **state)
+{
+	struct ctl_client *bystander = join();
+	int passive = cm_join(), active = cm_join();
+	uint32_t in = cm_make_channel(passive), out = cm_make_channel(active), id, child;
+	struct ctl_cm_address at;
+
+	cm_listen(passive, in, &at);
+	id = cm_make_id(active, out);
+	CHECK(!cm_connect(active, id, &at));
+	child = cm_await(passive, in, CTL_CM_CONNECT_REQUEST).id;
+	CHECK(!disconnect(passive, child));
+	CHECK(!answer_with(passive, CTL_CM_ACCEPT, child));
+	cm_await(active, out, CTL_CM_CONNECT_RESPONSE);
+	CHECK(cm_event(passive, in).answer == EAGAIN);
+	CHECK(disconnect(passive, child));
+	cm_await(passive, in, CTL_CM_DISCONNECTED);
+	close(active);
+	close(passive);
+	ctl_close(bystander);
+}
+
+/*
+ * A request that is taken back before it is accepted: the program finds out when it accepts. One
+ * that is not fetched yet stays in the queue, and in the backlog.
+ */
+static void test_requests_that_are_taken_back(void **state)
+{
+	struct ctl_client *bystander = join();
+	int passive = cm_join(), active = cm_join();
+	uint32_t in = cm_make_channel(passive), out = cm_make_channel(active);
+	struct ctl_cm_address at;
+
+	cm_listen(passive, in, &at);
+	for (int fetched = 0; fetched < 2; fetched++) {
+		uint32_t id = cm_make_id(active, out), child = 0;
+
+		CHECK(!cm_connect(active, id, &at));
+		if (fetched)
+			child = cm_await(passive, in, CTL_CM_CONNECT_REQUEST).id;
+		CHECK(!cm_say(active, CTL_CM_DESTROY_ID, id, 0));
+		if (!fetched)
+			child = cm_await(passive, in, CTL_CM_CONNECT_REQUEST).id;
+		CHECK(cm_event(passive, in).answer == EAGAIN);
+		CHECK(answer_with(passive, CTL_CM_ACCEPT, child) == EINVAL);
+		CHECK(answer_with(passive, CTL_CM_REJECT, child) == EINVAL);
+		CHECK(cm_say(passive, CTL_CM_ESTABLISH, child, 0) == EINVAL);
+		CHECK(!disconnect(passive, child));
+		CHECK(cm_event(passive, in).answer == EAGAIN);
+		CHECK(!cm_say(passive, CTL_CM_DESTROY_ID, child, 0));
+		CHECK(cm_say(passive, CTL_CM_DESTROY_ID, child, 0) == ENOENT);
+	}
+	/* Nothing is left of them that would keep others away. */
+	cm_round(passive, active);
+	close(active);
+	close(passive);
+	ctl_close(bystander);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -419,6 +497,10 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_both_ends_are_of_a_kind, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_requests_that_wait, harness_setup,
+						harness_teardown),
+		cmocka_unit_test_setup_teardown(test_disconnected_before_it_is_accepted,
+						harness_setup, harness_teardown),
+		cmocka_unit_test_setup_teardown(test_requests_that_are_taken_back, harness_setup,
 						harness_teardown),
 		cmocka_unit_test_setup_teardown(test_descriptors_are_left_for_others, harness_setup,
 						harness_teardown),

@@ -152,13 +152,13 @@ static uint32_t next_session(void)
 	return 0x1000000u + ++last;
 }
 
-/* A session that returns with it and with a channel: its connection. */
-static int come_back(int store_fd)
+/* A session that returns with it and with a channel, and repeats a request: its connection. */
+static int come_back_and_repeat(int store_fd, uint32_t seq)
 {
 	struct ctl_cm_hello hello = cm_hello(next_session());
 	struct ctl_cm_ask channel = { .header = { .type = CTL_CM_RETURN_CHANNEL },
 				      .channel = CHANNEL };
-	struct ctl_cm_ask begin = { .header = { .type = CTL_CM_BEGIN, .seq = 1 } };
+	struct ctl_cm_ask begin = { .header = { .type = CTL_CM_BEGIN, .seq = 1 }, .flags = seq };
 	int sock = raw_connect(), event_fd = cm_make_event_fd();
 	int fds[2] = { store_fd, event_fd };
 
@@ -167,6 +167,11 @@ static int come_back(int store_fd)
 	CHECK(!cm_ask(sock, &begin, sizeof(begin)).status);
 	close(event_fd);
 	return sock;
+}
+
+static int come_back(int store_fd)
+{
+	return come_back_and_repeat(store_fd, 0);
 }
 
 static int come_back_with(struct cm_store *s)
@@ -293,7 +298,7 @@ static void test_connections_that_cannot_be_are_lost(void **state)
 	rows[n] = a_connection(0), rows[n++].end.state = CONNECTION_CLOSED;
 	rows[n] = a_connection(0), rows[n++].end.state = UINT32_MAX;
 	rows[n] = a_connection(0), rows[n++].end.local_id = 0;
-	rows[n] = a_connection(0), rows[n++].end.state = CONNECTION_SIDR_REQ_RCVD;
+	rows[n] = a_connection(0), rows[n++].end.state = CONNECTION_SIDR_REQ_SENT;
 	rows[n] = a_connection(0), rows[n++].is_ud = 1;
 	rows[n] = a_connection(0), rows[n++].end.is_xrc = 1;
 	rows[n] = a_connection(0), rows[n++].end.tries_left = 16;
@@ -309,6 +314,74 @@ static void test_connections_that_cannot_be_are_lost(void **state)
 	CHECK(n == sizeof(rows) / sizeof(*rows));
 	for (unsigned i = 0; i < n; i++)
 		expect_lost(&rows[i]);
+}
+
+/* What rdma_accept gets that a daemon before may have served already. */
+static int accept_again(const struct cm_record_id *r)
+{
+	struct ctl_cm_request accept = { .header = { .type = CTL_CM_ACCEPT, .seq = 7 },
+					 .id = r->number,
+					 .end = { .qpn = 5 } };
+	struct cm_store s = make_store();
+	int sock, status;
+
+	put(&s, r, sizeof(*r));
+	sock = come_back_and_repeat(s.fd, accept.header.seq);
+	cm_store_close(&s, 0);
+	CHECK(cm_event(sock, CHANNEL).answer == EAGAIN);
+	status = cm_ask(sock, &accept, sizeof(accept)).status;
+	CHECK(cm_event(sock, CHANNEL).answer == EAGAIN);
+	CHECK(!cm_say(sock, CTL_CM_DESTROY_ID, r->number, 0));
+	close(sock);
+	return status;
+}
+
+/*
+ * A child that was not accepted gets no event, even if its connection cannot be restored. The
+ * repeated rdma_accept succeeds only if the one before did.
+ */
+static void test_a_request_that_is_over(void **state)
+{
+	struct cm_record_id over = an_id(0), lost = a_connection(1);
+
+	over.had_connection = 1;
+	CHECK(accept_again(&over) == 0);
+	over.is_unaccepted = 1;
+	CHECK(accept_again(&over) == EINVAL);
+	lost.end.state = CONNECTION_CLOSED;
+	expect_lost(&lost);
+	lost.is_unaccepted = 1;
+	CHECK(accept_again(&lost) == EINVAL);
+}
+
+/* A record that an earlier version wrote: its state says that it was not accepted. */
+static void test_a_request_of_an_earlier_version(void **state)
+{
+	static const uint32_t asked[] = { CONNECTION_REQ_RCVD, CONNECTION_SIDR_REQ_RCVD };
+	struct cm_record_id r = a_connection(0);
+	struct ctl_cm_ask end = { .header = { .type = CTL_CM_DISCONNECT }, .id = r.number };
+	struct ctl_cm_reply reply;
+	int sock;
+
+	for (unsigned i = 0; i < 2; i++) {
+		r.end.state = asked[i];
+		r.end.local_id = 0; /* cannot be restored */
+		CHECK(accept_again(&r) == EINVAL);
+		r.has_connection = 0; /* the state says nothing */
+		CHECK(accept_again(&r) == 0);
+		r.has_connection = 1;
+	}
+	/* Restored: of another host, which is still there. */
+	r = a_connection(0);
+	r.is_local = 0;
+	memcpy(r.remote_gid, elsewhere.gid, sizeof(r.remote_gid));
+	r.end.state = CONNECTION_REQ_RCVD;
+	sock = return_one(&r);
+	reply = cm_ask(sock, &end, sizeof(end));
+	CHECK(!reply.status && reply.number == 1);
+	CHECK(cm_event(sock, CHANNEL).answer == EAGAIN);
+	CHECK(!cm_say(sock, CTL_CM_DESTROY_ID, r.number, 0));
+	close(sock);
 }
 
 /* Two connections with one number: only one is restored. */
@@ -531,6 +604,8 @@ int main(void)
 		TEST(test_identifiers_that_cannot_be_are_dropped),
 		TEST(test_ports_of_others_are_not_given),
 		TEST(test_connections_that_cannot_be_are_lost),
+		TEST(test_a_request_that_is_over),
+		TEST(test_a_request_of_an_earlier_version),
 		TEST(test_numbers_are_had_once),
 		TEST(test_children_go_round_in_no_circle),
 		TEST(test_events_that_cannot_be_are_dropped),

@@ -360,7 +360,10 @@ static void test_dreq_before_rtu(void **state)
 	assert_int_equal(p.b.events[0], CONNECTION_ON_DISCONNECTED);
 }
 
-/* The passive end accepts and dies while the program of the active one has not looked yet. */
+/*
+ * The passive end accepts and dies while the program of the active one has not looked yet: it has
+ * had a connection, which has ended.
+ */
 static void test_dreq_before_ready(void **state)
 {
 	struct pair p;
@@ -372,7 +375,76 @@ static void test_dreq_before_ready(void **state)
 	assert_int_equal(p.a.event_count, 2);
 	assert_int_equal(p.a.events[1], CONNECTION_ON_DISCONNECTED);
 	assert_int_equal(p.b.c.state, CONNECTION_TIMEWAIT);
+	assert_int_equal(connection_ready(&p.a.c), 0);
+	assert_int_equal(p.a.out_count, 0);
+	assert_int_equal(p.a.c.state, CONNECTION_TIMEWAIT);
+	assert_int_equal(connection_ready(&p.a.c), -EINVAL); /* once */
+	pass(&p.a, 0);
+	assert_int_equal(p.a.c.state, CONNECTION_TIMEWAIT); /* which lasts as long as ever */
+	pass(&p.a, 5 * S);
+	assert_int_equal(p.a.event_count, 3);
+	assert_int_equal(p.a.events[2], CONNECTION_ON_TIMEWAIT_EXIT);
+	assert_int_equal(p.a.c.state, CONNECTION_CLOSED);
+}
+
+/* Up to a TIMEWAIT whose time is over, and whose user has not called connection_ready. */
+static void outlast_timewait(struct pair *p)
+{
+	ask_and_accept(p);
+	assert_int_equal(connection_disconnect(&p->b.c, now_ns), 0);
+	lose(&p->b);
+	pass(&p->b, 5 * S); /* the DREQ again */
+	carry_all(p);
+	assert_int_equal(p->b.events[0], CONNECTION_ON_DISCONNECTED);
+	pass(&p->a, 5 * S);
+	pass(&p->a, 60 * S);
+	assert_int_equal(p->a.c.state, CONNECTION_TIMEWAIT);
+	assert_int_equal(p->a.event_count, 2);
+}
+
+/* A program may look much later than TIMEWAIT lasts. */
+static void test_timewait_waits_for_ready(void **state)
+{
+	struct ibcm_message dreq = {
+		.type = IBCM_DREQ, .local_id = 22, .remote_id = 11, .qpn = 100
+	};
+	struct ibcm_message no = { .reason = IBCM_REASON_CONSUMER };
+	struct pair p;
+
+	outlast_timewait(&p);
+	/* Meanwhile a DREP that was lost is said again. */
+	connection_on_message(&p.a.c, &dreq, now_ns);
+	assert_int_equal(p.a.out[0].type, IBCM_DREP);
+	assert_int_equal(p.a.event_count, 2);
+	assert_int_equal(connection_ready(&p.a.c), 0);
+	pass(&p.a, 0);
+	assert_int_equal(p.a.events[2], CONNECTION_ON_TIMEWAIT_EXIT);
+	assert_int_equal(p.a.c.state, CONNECTION_CLOSED);
+
+	/* A user that has seen the end alone, and disconnects. */
+	outlast_timewait(&p);
+	assert_int_equal(connection_disconnect(&p.a.c, now_ns), 0);
 	assert_int_equal(connection_ready(&p.a.c), -EINVAL);
+	assert_int_equal(connection_disconnect(&p.a.c, now_ns), -EINVAL);
+	pass(&p.a, 0);
+	assert_int_equal(p.a.events[2], CONNECTION_ON_TIMEWAIT_EXIT);
+	assert_int_equal(p.a.c.state, CONNECTION_CLOSED);
+
+	/* A user that cannot go on, as its QP has failed. */
+	outlast_timewait(&p);
+	assert_int_equal(connection_reject(&p.a.c, &no), -EINVAL);
+	assert_int_equal(p.a.out_count, 0);
+	assert_int_equal(connection_ready(&p.a.c), -EINVAL);
+	pass(&p.a, 0);
+	assert_int_equal(p.a.events[2], CONNECTION_ON_TIMEWAIT_EXIT);
+	assert_int_equal(p.a.c.state, CONNECTION_CLOSED);
+
+	/* A user that goes away. */
+	outlast_timewait(&p);
+	connection_abandon(&p.a.c, now_ns);
+	pass(&p.a, 0);
+	assert_int_equal(p.a.event_count, 2);
+	assert_int_equal(p.a.c.state, CONNECTION_CLOSED);
 }
 
 /* Linux finds the connection of such a refusal by the GUID in it, and by nothing else. */
@@ -426,6 +498,29 @@ static void test_dreq_names_the_qp(void **state)
 	assert_int_equal(p.a.c.state, CONNECTION_DREQ_RCVD);
 }
 
+/*
+ * The peer takes its request back, or is killed, before the user has accepted: the user learns it
+ * when it does.
+ */
+static void test_taken_back_before_it_is_accepted(void **state)
+{
+	struct ibcm_message rep = { .qpn = 200 };
+	struct pair p;
+
+	init(&p);
+	connect_a(&p, IBCM_REQ);
+	carry_all(&p);
+	assert_int_equal(p.b.c.state, CONNECTION_REQ_RCVD);
+	connection_abandon(&p.a.c, now_ns);
+	assert_int_equal(p.a.out[0].type, IBCM_REJ);
+	carry_all(&p);
+	assert_int_equal(p.b.event_count, 0);
+	assert_int_equal(p.b.c.state, CONNECTION_CLOSED);
+	assert_int_equal(connection_accept(&p.b.c, &rep, now_ns), -EINVAL);
+	assert_int_equal(connection_reject(&p.b.c, &rep), -EINVAL);
+	assert_int_equal(p.b.out_count, 0);
+}
+
 static void test_abandoned_in_every_state(void **state)
 {
 	struct pair p;
@@ -436,7 +531,8 @@ static void test_abandoned_in_every_state(void **state)
 	connection_abandon(&p.a.c, now_ns);
 	carry_all(&p);
 	assert_int_equal(p.a.c.state, CONNECTION_CLOSED);
-	assert_int_equal(p.b.events[0], CONNECTION_ON_REJECTED);
+	assert_int_equal(p.b.c.state, CONNECTION_CLOSED);
+	assert_int_equal(p.b.event_count, 0);
 
 	init(&p);
 	connect_a(&p, IBCM_REQ);
@@ -573,9 +669,11 @@ int main(void)
 		cmocka_unit_test(test_refused_datagrams),
 		cmocka_unit_test(test_dreq_before_rtu),
 		cmocka_unit_test(test_dreq_before_ready),
+		cmocka_unit_test(test_timewait_waits_for_ready),
 		cmocka_unit_test(test_who_gives_up_names_itself),
 		cmocka_unit_test(test_data_before_rtu),
 		cmocka_unit_test(test_dreq_names_the_qp),
+		cmocka_unit_test(test_taken_back_before_it_is_accepted),
 		cmocka_unit_test(test_abandoned_in_every_state),
 		cmocka_unit_test(test_no_alternate_path),
 		cmocka_unit_test(test_lookup_of_a_ud_qp),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* A connection goes on from its saved fields, and from no others than a connection can have. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -222,6 +223,42 @@ static void an_rtu_is_said_again(void **state)
 	assert_int_equal(sent_count, 0);
 }
 
+/* The peer has disconnected before connection_ready, which is still to come, and succeeds. */
+static void a_step_that_is_awaited_may_come_later(void **state)
+{
+	struct ibcm_message dreq = { .type = IBCM_DREQ, .local_id = 5, .qpn = 6 };
+	struct connection_saved s;
+	struct connection c;
+
+	for (unsigned is_over = 0; is_over < 2; is_over++) {
+		bring(&c, CONNECTION_REP_RCVD);
+		connection_on_message(&c, &dreq, NOW_NS);
+		assert_int_equal(c.state, CONNECTION_TIMEWAIT);
+		if (is_over)
+			connection_on_time(&c, c.deadline_ns);
+		connection_save(&c, &s);
+		assert_true(restores(&s, &c));
+		connection_on_time(&c, NOW_NS + INT64_C(60000000000));
+		assert_int_equal(c.state, CONNECTION_TIMEWAIT);
+		assert_int_equal(connection_ready(&c), 0);
+		/* And not twice. */
+		connection_save(&c, &s);
+		assert_true(restores(&s, &c));
+		assert_int_equal(connection_ready(&c), -EINVAL);
+		connection_on_time(&c, NOW_NS + INT64_C(60000000000));
+		assert_int_equal(c.state, CONNECTION_CLOSED);
+	}
+	/* In another state it says nothing. */
+	save(CONNECTION_TIMEWAIT, &s);
+	assert_true(restores(&s, &c));
+	assert_int_equal(connection_ready(&c), -EINVAL);
+	save(CONNECTION_ESTABLISHED, &s);
+	s.awaits_ready = 1;
+	assert_true(restores(&s, &c));
+	assert_int_equal(connection_ready(&c), -EINVAL);
+	assert_int_equal(c.state, CONNECTION_ESTABLISHED);
+}
+
 static void deadlines_are_near(void **state)
 {
 	static const int64_t far[] = { INT64_MAX, INT64_MIN, 0, -1, NOW_NS * 1000 };
@@ -248,6 +285,7 @@ int main(void)
 		cmocka_unit_test(what_no_connection_has_is_refused),
 		cmocka_unit_test(messages_name_their_own_connection),
 		cmocka_unit_test(an_rtu_is_said_again),
+		cmocka_unit_test(a_step_that_is_awaited_may_come_later),
 		cmocka_unit_test(deadlines_are_near),
 	};
 
