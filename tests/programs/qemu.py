@@ -19,11 +19,10 @@ class Monitor:
     """QMP of one QEMU."""
 
     def __init__(self, path, program):
-        harness.wait_until(path.exists, 20, f'{path}\n{program.report()}')
         self.program = program
         self.socket = socket.socket(socket.AF_UNIX)
         self.socket.settimeout(30)
-        self.socket.connect(str(path))
+        harness.wait_until(lambda: self.socket.connect_ex(str(path)) == 0, 20, f'{path}\n{program.report()}')
         self.lines = self.socket.makefile('r', encoding='utf-8')
         json.loads(self.lines.readline())
         self.ask('qmp_capabilities')
