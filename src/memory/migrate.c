@@ -33,7 +33,7 @@
 #define OFFERED_BYTES (32ull << 20) /* all together: what nobody addresses moves in vain */
 #define OFFERED_MAX   (RANGES_MAX / 4)
 #define REPORTS_MAX   8
-#define OFFER_WAIT_MS 20
+#define OFFER_WAIT_MS 500
 
 static bool held; /* progress thread: during a hold */
 /* Progress thread: regions that stay, to be reported. */

@@ -173,6 +173,7 @@ struct link *link_create(uint32_t slot, pid_t pid, int side, int shared_fd,
 	link->xcopy_id = pid;
 	link->xcopy_error = 0;
 	link->xcopy_told = link->stays_told = false;
+	link->asked_key = 0;
 	list_init(&link->blocked);
 	list_init(&link->turned);
 	list_init(&link->orphans);

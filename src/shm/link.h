@@ -133,11 +133,12 @@ struct link {
 	_Atomic bool broken; /* it ended with a broken ring: the other process may live, and copy */
 	_Atomic uint32_t references; /* of QPs that are connected by it */
 	enum xcopy xcopy;
-	_Atomic pid_t xcopy_id;	 /* XCOPY_VM: the PID, or the TID of a thread that lives */
-	int xcopy_error;	 /* XCOPY_NONE: why, an errno; 0: by VERBATIM_REACH */
-	_Atomic bool xcopy_told; /* XCOPY_NONE was reported */
-	_Atomic bool stays_told; /* so was that a region stays where it is */
-	pid_t heap_of;		 /* the process that has mapped `heap`, not a child of its forks */
+	_Atomic pid_t xcopy_id;	    /* XCOPY_VM: the PID, or the TID of a thread that lives */
+	int xcopy_error;	    /* XCOPY_NONE: why, an errno; 0: by VERBATIM_REACH */
+	_Atomic bool xcopy_told;    /* XCOPY_NONE was reported */
+	_Atomic bool stays_told;    /* so was that a region stays where it is */
+	_Atomic uint32_t asked_key; /* the last region that the other process was asked to move */
+	pid_t heap_of; /* the process that has mapped `heap`, not a child of its forks */
 	struct arena_header *peer;
 	int wake_fd;
 	struct heap heap;

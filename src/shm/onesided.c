@@ -89,14 +89,13 @@ static enum onesided copy_mapped(struct shm_qp *lq, struct wqe *wqe, char *targe
 	return *cause == CAUSE_NONE ? ONESIDED_DONE : ONESIDED_LOCAL_ERROR;
 }
 
-static void explain_stay(struct link *link, const struct arena_key *entry)
+static void explain_stay(struct link *link, const struct arena_key *entry, const char *why)
 {
 	if (!atomic_load_explicit(&link->stays_told, memory_order_relaxed) &&
 	    entry->length >= HEAP_REGION_MIN && !atomic_exchange(&link->stays_told, true))
-		cause_report(CAUSE_REGION_STAYS, 0,
-			     "0x%llx, %llu bytes, of process %d, whose reports say why",
+		cause_report(CAUSE_REGION_STAYS, 0, "0x%llx, %llu bytes, of process %d, %s",
 			     (unsigned long long)entry->addr, (unsigned long long)entry->length,
-			     (int)link->pid);
+			     (int)link->pid, why);
 }
 
 /*
@@ -110,10 +109,15 @@ static void want(struct shm_qp *lq, uint32_t key, uint32_t flags, size_t bytes)
 	struct record *record;
 
 	if (flags & KEY_STAYS)
-		explain_stay(link, entry);
+		explain_stay(link, entry, "whose reports say why");
 	if (link->xcopy == XCOPY_SELF || flags & KEY_STAYS || entry->heap ||
 	    !heap_pays(&link->heap, key, entry->length, bytes))
 		return;
+	/* thousands of requests ago: its process keeps the request until its threads all stand */
+	if (atomic_load_explicit(&link->asked_key, memory_order_relaxed) == key)
+		explain_stay(link, entry,
+			     "which was asked for it: some thread of it has not called verbs");
+	atomic_store_explicit(&link->asked_key, key, memory_order_relaxed);
 	lock_acquire(&link->tx_lock);
 	record = link->alive ? ring_reserve(&link->tx, 0, RING_FOR_NAKS) : NULL;
 	if (record) {

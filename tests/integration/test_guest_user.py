@@ -51,7 +51,7 @@ def migrate(guest, *variables, options=''):
 @pytest.mark.parametrize('scope', [0, pytest.param(1, marks=pytest.mark.first)])
 def test_regions_migrate(installed, scope):
     installed.run(f'echo {scope} >{KERNEL}')
-    # ibv_reg_mr waits for the progress thread for 20 ms, in which it may not get the guest's processor. Then the region
+    # ibv_reg_mr waits for the progress thread for 500 ms, in which it may not get the guest's processor. Then the region
     # migrates in a later verb, while the program has one thread.
     output = migrate(installed, options='--polling')
     assert re.search('migrated (at registration|while polling)', output) and 'wrote 500 rounds' in output, output

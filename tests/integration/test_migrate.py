@@ -48,7 +48,7 @@ def test_hammer(runner, port, wish, options):
     argv = [VERIFY, 'hammer', '--port', port, '--count', 30, *options]
     target, initiator = runner.pair(argv, [*argv, HOST], port, seconds=60, env={'VERBATIM_MIGRATE': wish})
     assert 'nothing lost' in target and 'wrote 30 rounds' in initiator, target + initiator
-    if can_hold_writers() and not wish:
+    if can_hold_writers() or wish == 'held':
         assert 'in some rounds' in target, target
 
 

@@ -128,6 +128,16 @@ def test_a_region_that_stays(runner, port):
     assert client.count(STAYS) == 1 and 'whose reports say why' in client, client
 
 
+def test_a_region_that_was_asked_for(runner, port):
+    """A thread that sleeps outside of verbs keeps it: the requester is told, too, but not at once."""
+    env = {'VERBATIM_EXPLAIN': 1, 'VERBATIM_MIGRATE': 'held'}
+    for sizes, told in ((8192, 0), ('8192,8192,8192', 1)):
+        argv = [VERIFY, 'latency', '--op', 'write', '--sizes', sizes, '--count', 2000, '--port', port, '--sleeper']
+        _, client = runner.pair(argv, [*argv, HOST], port, seconds=60,
+                                server_options={'env': env}, client_options={'env': env})
+        assert client.count('some thread of it has not called verbs') == told, client
+
+
 def test_programs_in_a_container(fresh_runner, port, refusing):
     """READs and atomics, too, and to a target with a thread that sleeps, whose region does not migrate."""
     env = {'LD_PRELOAD': refusing, 'REFUSE': 'container'}
@@ -143,7 +153,7 @@ def test_programs_in_a_container(fresh_runner, port, refusing):
 @pytest.mark.parametrize('where', ['host', 'container'])
 def test_regions_of_ordinary_users_migrate(fresh_runner, port, refusing, where):
     env = {'LD_PRELOAD': refusing, 'REFUSE': 'container'} if where == 'container' else {}
-    # ibv_reg_mr waits for the progress thread for 20 ms, in which it may not get a processor
+    # ibv_reg_mr waits for the progress thread for 500 ms, in which it may not get a processor
     argv = [VERIFY, 'migrate', '--port', port, '--count', 2000, '--polling']
     target, _ = fresh_runner().pair(argv, [*argv, HOST], port, before=as_nobody(),
                                     server_options={'env': env}, client_options={'env': env})
