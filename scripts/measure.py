@@ -24,7 +24,7 @@ ATTEMPTS = 1  # in vain, for each run
 
 
 class AsUser:
-    """A runner whose pairs of programs are an ordinary user's."""
+    """A runner whose programs are an ordinary user's."""
 
     def __init__(self, runner, user='nobody'):
         self._runner = runner
@@ -41,19 +41,27 @@ class Floors:
     def __init__(self):
         self.cpus = ('0', '1')
 
+    @staticmethod
+    def _told(program, *argv):
+        return subprocess.check_output([BENCH / program, *map(str, argv)], text=True)
+
     def line_ns(self):
         """One-way time of a cache line between two processes on different cores."""
-        *cpus, value = subprocess.check_output([BENCH / 'floor_line'], text=True).split()
+        *cpus, value = self._told('floor_line').split()
         self.cpus = tuple(cpus)
         return float(value)
 
     def eventfd_ns(self):
         """One-way time to wake a process on another core that sleeps on an eventfd."""
-        return float(subprocess.check_output([BENCH / 'floor_eventfd'], text=True))
+        return float(self._told('floor_eventfd'))
 
     def memcpy_mib(self, size):
         """MiB/s of one thread that copies a buffer of this size again and again."""
-        return float(subprocess.check_output([BENCH / 'floor_memcpy', str(size)], text=True))
+        return float(self._told('floor_memcpy', size, 'own'))
+
+    def memcpy_between_mib(self, size):
+        """MiB/s of one thread that copies what another processor wrote just before."""
+        return float(self._told('floor_memcpy', size))
 
 
 def ucx_row(floors, test, size, iterations):

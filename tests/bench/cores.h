@@ -13,7 +13,7 @@
  */
 void cores_choose(int cpu[2]);
 
-/* This process runs on this CPU only. 0 or -errno. */
+/* The calling thread runs on this CPU only, as do those that it makes later. 0 or -errno. */
 int cores_pin(int cpu);
 
 #endif
