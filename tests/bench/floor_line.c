@@ -20,7 +20,7 @@
 
 #include "cores.h"
 
-#define ROUNDS 1001
+#define ROUNDS 301
 #define TURNS  1000u /* a round is short beside a time slice: few are interrupted */
 
 struct line {
