@@ -19,8 +19,32 @@ import harness  # noqa: E402  (found by the line above)
 
 BENCH = harness.BUILD / 'tests/bench'
 
+NEAR_NS = 100  # a cache line, at most: the processors are near
 ALIKE = 1.5   # the time of a cache line that has not changed
 ATTEMPTS = 1  # in vain, for each run
+
+
+def distance(line_ns):
+    """Whether two processors are near or far, by what a cache line takes from one to the other. Those that share a
+    cache take up to some 70 ns, those that do not 150 and more.
+    """
+    return 'near' if line_ns <= NEAR_NS else 'far'
+
+
+def shared_caches(cpus):
+    """Names of the caches that the system says two CPUs share; None if it says nothing. A virtual machine's may say
+    what is not so.
+    """
+    found, names = list(pathlib.Path(f'/sys/devices/system/cpu/cpu{cpus[0]}/cache').glob('index*')), []
+    for cache in found:
+        try:
+            level, sharing = ((cache / name).read_text().strip() for name in ('level', 'shared_cpu_list'))
+        except OSError:
+            return None
+        ranges = [[int(end) for end in part.split('-')] for part in sharing.split(',')]
+        if any(ends[0] <= int(cpus[1]) <= ends[-1] for ends in ranges):
+            names.append(f'L{level}')
+    return sorted(set(names)) if found else None
 
 
 class AsUser:
@@ -34,22 +58,27 @@ class AsUser:
     def pair(self, *argv, **options):
         return self._runner.pair(*argv, before=self._before, **options)
 
+    def run(self, *argv, **options):
+        return self._runner.run(*argv, before=self._before, **options)
+
 
 class Floors:
     """What nothing on this machine can beat. Measured anew each time they are asked for."""
 
     def __init__(self):
         self.cpus = ('0', '1')
+        self.lines = []  # all that line_ns returned
 
     @staticmethod
     def _told(program, *argv):
-        return subprocess.check_output([BENCH / program, *map(str, argv)], text=True)
+        return subprocess.check_output([BENCH / program, *map(str, argv)], text=True, timeout=60)
 
     def line_ns(self):
         """One-way time of a cache line between two processes on different cores."""
         *cpus, value = self._told('floor_line').split()
         self.cpus = tuple(cpus)
-        return float(value)
+        self.lines.append(float(value))
+        return self.lines[-1]
 
     def eventfd_ns(self):
         """One-way time to wake a process on another core that sleeps on an eventfd."""
@@ -160,5 +189,5 @@ def print_table(head, rows):
     for number, row in enumerate(cells):
         print('  ' + '  '.join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
         if number == 0:
-            print('  ' + '  '.join('-' * width for width in widths))
+            print('  ' + '  '.join('-' * width for width in widths).rstrip())
     sys.stdout.flush()
