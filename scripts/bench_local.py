@@ -5,6 +5,7 @@ root. Part of `make bench`; its only part with --json.
 import json
 import os
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -73,6 +74,9 @@ MEMORY_OF = 64  # processes whose memory has a mark
 TIMES = 'poll_ns', 'send_us', 'exchange_us', 'alone_us'  # of a crowd; the rest does not vary
 
 REGISTRATION = '<= 1.2'
+
+THREADED = [(operation, target) for target in ('polls', 'spins', 'sleeps') for operation in ('write', 'read', 'faa')]
+THREADED_POLLED, THREADED_ASLEEP = '<= 1.5', '<= 8'  # of SEND; us
 
 
 def reason_of(error):
@@ -334,6 +338,56 @@ def run_registration(report, runners, wanted):
         rows.append((who, *(cells or ('FAILED', '', '', '', reason))))
 
 
+def verify_ns(runner, floors, operation, target):
+    """The median time from post to completion, of programs with a thread that sleeps outside of verbs. Where pages
+    migrate they have done so after some thousands of requests.
+    """
+    port = harness.free_port()
+    argv = [harness.VERIFY, 'latency', '--op', operation, '--target', target, '--sizes', 8, '--count', 10000,
+            '--port', port, '--sleeper']
+    _, output = runner.pair(['taskset', '-c', floors.cpus[0], *argv],
+                            ['taskset', '-c', floors.cpus[1], *argv, harness.HOST], port, seconds=60)
+    found = re.search(r'median (\d+) ns', output)
+    if not found:
+        raise AssertionError(f'verify reported nothing\n{output}')
+    return float(found[1])
+
+
+def threaded_row(report, name, runners, floors, runs, operation, target):
+    """The cells behind the name."""
+    values = {}
+    for _ in range(runs):
+        for who, runner in runners.items():
+            if target == 'polls':
+                values.setdefault(f'{who} send', []).append(verify_ns(runner, floors, 'send', target))
+            values.setdefault(who, []).append(verify_ns(runner, floors, operation, target))
+    marks, verdicts = {}, []
+    for who in runners:
+        value = (ratio_of(values, who, f'{who} send') if target == 'polls'
+                 else statistics.median(values[who]) / 1000)
+        wanted = THREADED_POLLED if target == 'polls' else THREADED_ASLEEP
+        verdict = report.judge(f'{name}, {who}', value, wanted)
+        verdicts.append(f'{who} {told(verdict, value)}')
+        marks[who] = {'target': wanted, 'value': value, 'verdict': verdict}
+    medians = {name: statistics.median(each) for name, each in values.items()}
+    report.line(name=name, unit='ns', **medians, marks=marks)
+    return (*(f'{medians[who]:.0f}' if who in medians else '' for each in runners for who in (each, f'{each} send')),
+            f'{THREADED_POLLED} of SEND' if target == 'polls' else f'{THREADED_ASLEEP} us', ', '.join(verdicts))
+
+
+def run_threaded(report, runners, floors, runs, wanted):
+    """What a program with several threads pays, whose regions may not migrate: `verify latency --sleeper`."""
+    rows = report.table(
+        f'Programs with a thread more, which sleeps: from post to completion, in ns, medians of {runs} runs; beside it '
+        'SEND by\nsuch programs:', 'what', *(column for who in runners for column in (who, 'SEND')), 'mark', '')
+    for operation, target in THREADED:
+        name = f'with threads, {operation} 8 B, target {target}'
+        if wanted(name):
+            cells, reason = report.attempt(name, lambda n=name, o=operation, t=target: threaded_row(
+                report, n, runners, floors, runs, o, t))
+            rows.append((name, *(cells or ('FAILED', *(2 * len(runners)) * [''], reason))))
+
+
 class Crowd:
     """One row of tests/bench/crowd, for each user."""
 
@@ -420,6 +474,7 @@ def run(floors, runs, wanted, as_json):
         with harness.Runner(f'bench-{os.getpid()}', linger_ms=2000) as runner:
             runners = {'root': runner, 'user': measure.AsUser(runner)} if os.getuid() == 0 else {'user': runner}
             run_rows(report, runners, floors, runs, wanted)
+            run_threaded(report, runners, floors, runs, wanted)
             run_threads(report, runners, wanted)
             run_registration(report, runners, wanted)
             run_crowds(report, runners, runs, wanted)
