@@ -19,6 +19,7 @@ import harness  # noqa: E402  (found by the line above)
 
 BENCH = harness.BUILD / 'tests/bench'
 
+FLOOR_SECONDS = 60
 NEAR_NS = 100  # a cache line, at most: the processors are near
 ALIKE = 1.5   # the time of a cache line that has not changed
 ATTEMPTS = 1  # in vain, for each run
@@ -26,7 +27,7 @@ ATTEMPTS = 1  # in vain, for each run
 
 def distance(line_ns):
     """Whether two processors are near or far, by what a cache line takes from one to the other. Those that share a
-    cache take up to some 70 ns, those that do not 150 and more.
+    cache take some tens of ns, those that do not 150 and more.
     """
     return 'near' if line_ns <= NEAR_NS else 'far'
 
@@ -39,9 +40,9 @@ def shared_caches(cpus):
     for cache in found:
         try:
             level, sharing = ((cache / name).read_text().strip() for name in ('level', 'shared_cpu_list'))
-        except OSError:
+            ranges = [[int(end) for end in part.split('-')] for part in sharing.split(',')]
+        except (OSError, ValueError):
             return None
-        ranges = [[int(end) for end in part.split('-')] for part in sharing.split(',')]
         if any(ends[0] <= int(cpus[1]) <= ends[-1] for ends in ranges):
             names.append(f'L{level}')
     return sorted(set(names)) if found else None
@@ -71,7 +72,14 @@ class Floors:
 
     @staticmethod
     def _told(program, *argv):
-        return subprocess.check_output([BENCH / program, *map(str, argv)], text=True, timeout=60)
+        try:
+            done = subprocess.run([BENCH / program, *map(str, argv)], stdout=subprocess.PIPE, text=True,
+                                  timeout=FLOOR_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f'{program}: not ended within {FLOOR_SECONDS} s') from None
+        if done.returncode != 0:
+            raise AssertionError(f'{program}: status {done.returncode}')
+        return done.stdout
 
     def line_ns(self):
         """One-way time of a cache line between two processes on different cores."""
