@@ -85,7 +85,7 @@ WAYS = {
 
 # What this host sends (iif lo) to an address of its own goes through the cable; what comes out of it
 # is delivered as ever. /sbin/ip: a shell of busybox would take its own.
-SET_UP = f'''
+SET_UP = '''
 /sbin/ip link add n0 mtu $MTU type veth peer name n1 mtu $MTU
 for n in all n0 n1; do
     echo 0 >/proc/sys/net/ipv4/conf/$n/rp_filter
@@ -94,13 +94,13 @@ for n in all n0 n1; do
 done
 /sbin/ip rule add pref 100 lookup local
 /sbin/ip rule del pref 0
-join() {{ # FROM DEVICE TO DEVICE TABLE
+join() { # FROM DEVICE TO DEVICE TABLE
     /sbin/ip addr add $1/32 dev $2
     /sbin/ip link set $2 up
     /sbin/ip rule add pref $5 iif lo to $3 lookup $5
     /sbin/ip route add $3 dev $2 src $1 table $5
     /sbin/ip neigh replace $3 lladdr $(cat /sys/class/net/$4/address) dev $2 nud permanent
-}}
+}
 /sbin/ip link set n1 up
 join 10.79.0.1 n0 10.79.0.2 n1 10
 join 10.79.0.2 n1 10.79.0.1 n0 11

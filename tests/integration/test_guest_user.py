@@ -7,7 +7,7 @@ import re
 import pytest
 
 from guest import until_listening
-from harness import BUILD, VERIFY, free_port
+from harness import BUILD, free_port
 
 pytestmark = pytest.mark.interop
 

@@ -2,7 +2,6 @@
 """Between two hosts, as a user without any rights: small socket buffers, no process_vm, no raw sockets."""
 import pytest
 
-from harness import free_port
 from test_daemon import as_nobody
 from test_network import perftest, pingpong
 

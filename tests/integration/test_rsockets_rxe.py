@@ -11,7 +11,7 @@ import pytest
 from harness import BUILD, SLOWER, finish_both, wait_until
 from netns import Capture
 from test_cm import read_mads
-from test_rsockets import DATAGRAMS, MODES, row, start_server
+from test_rsockets import MODES, row, start_server
 from test_rxe import SERVERS, VERBATIM, check, guest, running, words  # noqa: F401, pylint: disable=unused-import
 
 pytestmark = pytest.mark.interop
