@@ -15,6 +15,7 @@ import statistics
 import sys
 
 import measure
+from bench_network import FAILURES, reason
 from measure import harness
 import guest as guests  # beside harness
 
@@ -159,18 +160,34 @@ def row_of(guest, kinds, runs, program, options, unit, rivals):
 
 
 def rows_of(guest, way, kinds, runs, chosen):
-    """The rows of one table, and how many failed."""
-    rows, failures = [], 0
-    for program, options, unit, rivals in chosen:
-        print(f'guest, {way}, {program} ...', file=sys.stderr)
-        name = f'{program} {"64 KiB" if unit == "MiB/s" else "8 B"}'
+    """(cells, whether it failed) of each row of one table."""
+    todo = [(f'{program} {"64 KiB" if unit == "MiB/s" else "8 B"}',
+             lambda p=program, o=options, u=unit, r=rivals: row_of(guest, kinds, runs, p, o, u, r))
+            for program, options, unit, rivals in chosen]
+    if way == CABLE and chosen[-1][2] == 'us':
+        todo += [(name, lambda p=packets: (floor_row(guest, runs, p), *[''] * (len(kinds) + 1)))
+                 for name, packets in FLOORS.items()]
+    for name, row in todo:
+        print(f'guest, {way}, {name} ...', file=sys.stderr)
         try:
-            rows.append((name, *row_of(guest, kinds, runs, program, options, unit, rivals)))
-        except AssertionError as error:
-            failures += 1
+            yield (name, *row()), False
+        except FAILURES as error:
             print(error, file=sys.stderr)
-            rows.append((name, 'FAILED', *[''] * (len(kinds) + 1)))
-    return rows, failures
+            yield (name, 'FAILED', *[''] * len(kinds), reason(error)), True
+
+
+def print_way(guest, way, kinds, runs, chosen):
+    """Prints one table, whatever becomes of some rows; how many failed."""
+    rows, failures = [], 0
+    try:
+        for cells, failed in rows_of(guest, way, kinds, runs, chosen):
+            rows.append(cells)
+            failures += failed
+    finally:
+        print(f'\nIn a guest (QEMU, software emulation), MTU 1500, {way}, medians of {runs} '
+              f'runs:\n')
+        measure.print_table(('what', *kinds, 'target', ''), rows)
+    return failures
 
 
 def run(runs, wanted):
@@ -181,20 +198,14 @@ def run(runs, wanted):
         return 0
     try:
         guests.build()
-    except guests.Unavailable as reason:
-        print(f'\nIn a guest: not measured: {reason}')
-        return 0
-    with guests.Guest(1500) as guest:
-        install(guest)
-        for way, kinds in WAYS.items():
-            if not chosen[way]:
-                continue
-            rows, failed = rows_of(guest, way, kinds, runs, chosen[way])
-            if way == CABLE and chosen[way][-1][2] == 'us':
-                rows += [(name, floor_row(guest, runs, packets), *[''] * (len(kinds) + 1))
-                         for name, packets in FLOORS.items()]
-            failures += failed
-            print(f'\nIn a guest (QEMU, software emulation), MTU 1500, {way}, medians of {runs} '
-                  f'runs:\n')
-            measure.print_table(('what', *kinds, 'target', ''), rows)
+        with guests.Guest(1500) as guest:
+            install(guest)
+            for way, kinds in WAYS.items():
+                if chosen[way]:
+                    failures += print_way(guest, way, kinds, runs, chosen[way])
+    except guests.Unavailable as error:
+        print(f'\nIn a guest: not measured: {error}')
+    except FAILURES as error:
+        failures += 1
+        print(f'\nIn a guest: FAILED: {error}')
     return failures

@@ -2,8 +2,10 @@
 """Speeds between two hosts (network namespaces joined by a cable), each as a ratio to what plain
 sockets do over the same cable in the same run. Part of `make bench`.
 """
+import dataclasses
 import json
 import os
+import subprocess
 import sys
 
 import measure
@@ -12,6 +14,16 @@ import netns  # beside harness
 
 KI = 1 << 10
 DELAY_US = 1000  # one way
+REASON_CHARS = 60
+
+# What ends a row, and no other. Not what is wrong in here, such as a NameError.
+FAILURES = (AssertionError, subprocess.SubprocessError, OSError, ValueError, LookupError, ArithmeticError)
+
+
+def reason(error):
+    """The beginning of what an exception says, for a cell."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0][:REASON_CHARS]
 
 
 class Ends:
@@ -42,8 +54,8 @@ class Ends:
             seconds=60, peer=self.cable.a, env={'VERBATIM_TRANSPORT': 'iwarp'})
         return measure.table_row(output)
 
-    def latency_ns(self, program, *options):
-        return float(self.perftest(program, *options)[4]) * 1000
+    def latency_us(self, program, *options):
+        return float(self.perftest(program, *options)[4])
 
     def bandwidth_mib(self, program, *options, loss=None):
         env = {'VERBATIM_TEST_LOSS': f'{loss},1'} if loss else None
@@ -85,38 +97,67 @@ class Ends:
              self.cable.b.address, *icrc],
             lambda server: 'ready' in server.output()))
 
-    def udp_ns(self, how, *packets):
+    def udp_us(self, how, *packets):
         """One way of 8 bytes; `how` the receivers wait: spin or sleep."""
         port = str(harness.free_port())
         program = measure.BENCH / 'udp_pingpong'
         return float(self.plain_pair(
             [program, 'server', how, port, self.cable.b.address, *packets],
             [program, 'client', how, port, self.cable.a.address, self.cable.b.address, *packets],
-            lambda server: 'ready' in server.output()))
+            lambda server: 'ready' in server.output())) / 1000
 
-
-    def tcp_ns(self):
+    def tcp_us(self):
         """One way of 8 bytes; both ends spin."""
         port = str(harness.free_port())
         program = measure.BENCH / 'tcp_pingpong'
         return float(self.plain_pair(
             [program, 'server', port, self.cable.b.address],
             [program, 'client', port, self.cable.b.address],
-            lambda server: 'ready' in server.output()))
+            lambda server: 'ready' in server.output())) / 1000
 
 
-def met(ratio, target):
-    """'met' or 'missed'; target as '>= 1.2'."""
-    relation, bound = target.split()
-    good = ratio >= float(bound) if relation == '>=' else ratio <= float(bound)
-    return 'met' if good else 'missed'
+@dataclasses.dataclass
+class Result:
+    """What a row has measured, and the floor beside it, in the same unit."""
+    value: float
+    unit: str
+    steady: int  # how many runs were
+    mark: str = ''  # of the ratio, as '>= 1.2', or of the value if a unit is behind it; '' is for comparison
+    floor_name: str = ''
+    floor: float = None
+    ratio: float = None
+
+    @property
+    def met(self):
+        """None without a mark."""
+        if not self.mark:
+            return None
+        relation, bound, *of_value = self.mark.split()
+        judged = self.value if of_value else self.ratio
+        return judged >= float(bound) if relation == '>=' else judged <= float(bound)
+
+    def text(self, value):
+        return f'{value:.{0 if self.unit == "MiB/s" else 2}f} {self.unit}'
+
+    def cells(self):
+        beside = self.floor_name if self.floor is None else f'{self.floor_name}: {self.text(self.floor)}'
+        return (self.text(self.value), beside, '' if self.ratio is None else f'{self.ratio:.2f}', f'{self.steady}',
+                self.mark, {None: '', True: 'met', False: 'missed'}[self.met])
+
+    def items(self):
+        return {'unit': self.unit, 'value': self.value, 'floor': self.floor, 'floor_name': self.floor_name,
+                'ratio': self.ratio, 'mark': self.mark, 'met': self.met, 'steady': self.steady}
 
 
-def beside_tcp(ends, runs, target, measured):
-    """A bandwidth beside one TCP stream; a row without a target is for comparison."""
-    value, floor, ratio, steady = measure.median_steady(measured, ends.tcp_mib, runs, ends.distance)
-    return (f'{value:.0f} MiB/s', f'TCP, one stream: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', target,
-            met(ratio, target) if target else '')
+def beside(ends, runs, unit, mark, measured, floor_name, floor):
+    """The medians of what is measured, of its floor, and of their ratio."""
+    value, base, ratio, steady = measure.median_steady(measured, floor, runs, ends.distance)
+    return Result(value, unit, steady, mark, floor_name, base, ratio)
+
+
+def beside_tcp(ends, runs, mark, measured):
+    """A bandwidth beside one TCP stream; a row without a mark is for comparison."""
+    return beside(ends, runs, 'MiB/s', mark, measured, 'TCP, one stream', ends.tcp_mib)
 
 
 def bandwidth_row(ends, runs, program):
@@ -128,35 +169,27 @@ def afar_row(ends, runs, program):
     return beside_tcp(ends, runs, '>= 0.7', lambda: ends.bandwidth_mib(program, '-s', 64 * KI, '-n', 20000))
 
 
-def iwarp_bandwidth_row(ends, runs, program, target):
-    return beside_tcp(ends, runs, target, lambda: float(ends.iwarp(program, '-s', 64 * KI, '-n', 20000)[3]))
+def iwarp_bandwidth_row(ends, runs, program, mark):
+    return beside_tcp(ends, runs, mark, lambda: float(ends.iwarp(program, '-s', 64 * KI, '-n', 20000)[3]))
 
 
 def sockets_row(ends, runs, program, operation, path_mtu):
     """Beside plain sockets that send such packets, ICRC included, and do nothing else."""
-    target = '>= 0.9'
-    value, floor, ratio, steady = measure.median_steady(
-        lambda: ends.bandwidth_mib(program, '-s', 64 * KI, '-n', 20000),
-        lambda: ends.gso_mib(operation, path_mtu, 'icrc'), runs, ends.distance)
-    return (f'{value:.0f} MiB/s', f'plain sockets: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', target,
-            met(ratio, target))
+    return beside(ends, runs, 'MiB/s', '>= 0.9', lambda: ends.bandwidth_mib(program, '-s', 64 * KI, '-n', 20000),
+                  'plain sockets', lambda: ends.gso_mib(operation, path_mtu, 'icrc'))
 
 
-def rate_row(ends, runs, target, program, *options):
+def rate_row(ends, runs, mark, program, *options):
     value, _, _, steady = measure.median_steady(
         lambda: ends.message_rate(program, '-n', 200000, *options), lambda: 1, runs, ends.distance)
-    return (f'{value:.2f} M/s', '', '', f'{steady}', f'{target} M/s', met(value, target))
+    return Result(value, 'M/s', steady, f'{mark} M/s')
 
 
 def datagrams_row(ends, runs):
     """UD beside RC, with messages of 1 KiB."""
     options = ['ib_send_bw', '-s', KI, '-n', 100000]
-    target = '>= 0.5'
-    value, floor, ratio, steady = measure.median_steady(
-        lambda: ends.bandwidth_mib(*options, '-c', 'UD'), lambda: ends.bandwidth_mib(*options), runs,
-        ends.distance)
-    return (f'{value:.0f} MiB/s', f'RC: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', target,
-            met(ratio, target))
+    return beside(ends, runs, 'MiB/s', '>= 0.5', lambda: ends.bandwidth_mib(*options, '-c', 'UD'),
+                  'RC', lambda: ends.bandwidth_mib(*options))
 
 
 def gso_row(ends, runs, *packets):
@@ -165,38 +198,26 @@ def gso_row(ends, runs, *packets):
 
 
 def latency_row(ends, runs, program, how):
-    target = '<= 1.5'
-    value, floor, ratio, steady = measure.median_steady(
-        lambda: ends.latency_ns(program, '-s', 8, '-n', 20000), lambda: ends.udp_ns(how), runs,
-        ends.distance)
     words = {'spin': 'spinning', 'sleep': 'asleep in epoll'}[how]
-    return (f'{value / 1000:.2f} us', f'UDP, {words}: {floor / 1000:.2f} us', f'{ratio:.2f}',
-            f'{steady}', target, met(ratio, target))
+    return beside(ends, runs, 'us', '<= 1.5', lambda: ends.latency_us(program, '-s', 8, '-n', 20000),
+                  f'UDP, {words}', lambda: ends.udp_us(how))
 
 
 def iwarp_latency_row(ends, runs, program):
-    target = '<= 1.3'
-    value, floor, ratio, steady = measure.median_steady(
-        lambda: float(ends.iwarp(program, '-s', 8, '-n', 20000)[4]) * 1000, ends.tcp_ns, runs, ends.distance)
-    return (f'{value / 1000:.2f} us', f'TCP, spinning: {floor / 1000:.2f} us', f'{ratio:.2f}', f'{steady}', target,
-            met(ratio, target))
+    return beside(ends, runs, 'us', '<= 1.3', lambda: float(ends.iwarp(program, '-s', 8, '-n', 20000)[4]),
+                  'TCP, spinning', ends.tcp_us)
 
 
 def packets_row(ends, runs):
-    """No target: how quick packets of this kind are on these sockets, if nothing else is done."""
-    value, floor, ratio, steady = measure.median_steady(
-        lambda: ends.udp_ns('spin', 'packets'), lambda: ends.udp_ns('spin'), runs, ends.distance)
-    return (f'{value / 1000:.2f} us', f'UDP, spinning: {floor / 1000:.2f} us', f'{ratio:.2f}',
-            f'{steady}', '', '')
+    """No mark: how quick packets of this kind are on these sockets, if nothing else is done."""
+    return beside(ends, runs, 'us', '', lambda: ends.udp_us('spin', 'packets'),
+                  'UDP, spinning', lambda: ends.udp_us('spin'))
 
 
-def loss_row(ends, runs, program, loss, target):
+def loss_row(ends, runs, program, loss, mark):
     options = [program, '-s', 64 * KI, '-n', 20000]
-    value, floor, ratio, steady = measure.median_steady(
-        lambda: ends.bandwidth_mib(*options, loss=loss), lambda: ends.bandwidth_mib(*options), runs,
-        ends.distance)
-    return (f'{value:.0f} MiB/s', f'without loss: {floor:.0f} MiB/s', f'{ratio:.2f}', f'{steady}', target,
-            met(ratio, target))
+    return beside(ends, runs, 'MiB/s', mark, lambda: ends.bandwidth_mib(*options, loss=loss),
+                  'without loss', lambda: ends.bandwidth_mib(*options))
 
 
 RATES = [
@@ -210,9 +231,9 @@ RATES = [
 
 def small_rows(at, runs):
     """Message rates."""
-    for target, program, *options in RATES:
+    for mark, program, *options in RATES:
         yield (' '.join(map(str, (program, *options, 'messages, MTU 1500'))),
-               lambda t=target, p=program, o=options: rate_row(at(1500), runs, t, p, *o))
+               lambda m=mark, p=program, o=options: rate_row(at(1500), runs, m, p, *o))
     yield 'ib_send_bw UD 1 KiB, MTU 1500', lambda: datagrams_row(at(1500), runs)
 
 
@@ -232,9 +253,9 @@ def stream_rows(at, runs):
 
 def iwarp_rows(at, runs):
     for mtu in (1500, 9000):
-        for program, target in (('ib_write_bw', '>= 0.9'), ('ib_send_bw', ''), ('ib_read_bw', '')):
+        for program, mark in (('ib_write_bw', '>= 0.9'), ('ib_send_bw', ''), ('ib_read_bw', '')):
             yield (f'iWARP: {program} 64 KiB, MTU {mtu}',
-                   lambda m=mtu, p=program, t=target: iwarp_bandwidth_row(at(m), runs, p, t))
+                   lambda u=mtu, p=program, m=mark: iwarp_bandwidth_row(at(u), runs, p, m))
     yield 'iWARP: ib_send_lat 8 B, MTU 1500', lambda: iwarp_latency_row(at(1500), runs, 'ib_send_lat')
 
 
@@ -258,41 +279,78 @@ def all_rows(at, runs):
         yield (f'{program} 8 B, MTU 1500',
                lambda p=program, h=how: latency_row(at(1500), runs, p, h))
     yield 'plain sockets, packets as of ib_send_lat 8 B, MTU 1500', lambda: packets_row(at(1500), runs)
-    for loss, target in ((0.001, '>= 0.93'), (0.01, '>= 0.75')):
+    for loss, mark in ((0.001, '>= 0.93'), (0.01, '>= 0.75')):
         for program in ('ib_write_bw', 'ib_send_bw', 'ib_read_bw'):
             yield (f'{program} 64 KiB, MTU 9000, {loss * 100:g} % lost',
-                   lambda p=program, x=loss, t=target: loss_row(at(9000), runs, p, x, t))
+                   lambda p=program, x=loss, m=mark: loss_row(at(9000), runs, p, x, m))
 
 
-def run(floors, runs, wanted):
-    """Prints the table of the rows that are wanted; how many failed."""
-    cables, rows, failures = {}, [], 0
+class Cables:
+    """The cables of the rows, each made when it is first asked for; closed together."""
 
-    def at(mtu, cards=False, delay_us=0):
+    def __init__(self, floors):
+        self._floors = floors
+        self._made = {}
+
+    def at(self, mtu, cards=False, delay_us=0):
         key = mtu, cards, delay_us
-        if key not in cables:
-            cables[key] = netns.Cable(mtu, name=f'bench-{os.getpid()}-{mtu}', linger_ms=2000, cards=cards,
-                                      delay_us=delay_us)
-        return Ends(cables[key], floors)
+        if key not in self._made:
+            self._made[key] = netns.Cable(mtu, name=f'bench-{os.getpid()}-{mtu}', linger_ms=2000, cards=cards,
+                                          delay_us=delay_us)
+        return Ends(self._made[key], self._floors)
+
+    def close(self):
+        for cable in self._made.values():
+            try:
+                cable.close()
+            except FAILURES as error:
+                print(f'a cable: {error}', file=sys.stderr)
+
+
+def measured_rows(floors, runs, wanted):
+    """(name, Result, or the exception in its place) of the rows that are wanted, each when it is measured."""
+    cables = Cables(floors)
     try:
-        for name, row in all_rows(at, runs):
+        for name, row in all_rows(cables.at, runs):
             if not wanted(name):
                 continue
             print(f'{name} ...', file=sys.stderr)
             try:
-                rows.append((name, *row()))
-            except netns.Unavailable as reason:
-                print(f'between hosts: not measured: {reason}')
-                return 0
-            except AssertionError as error:
-                failures += 1
-                print(error, file=sys.stderr)
-                rows.append((name, 'FAILED', '', '', '', '', ''))
+                result = row()
+            except (netns.Unavailable, *FAILURES) as error:
+                print(f'{name}: {error!r}' if not str(error) else error, file=sys.stderr)
+                result = error
+            yield name, result
     finally:
-        for cable in cables.values():
-            cable.close()
-    if rows:
-        print(f'\nBetween two hosts (namespaces, veth), medians of {runs} runs, each beside plain '
-              f'sockets; steady: those in which the processors stayed equally far apart:\n')
-        measure.print_table(('what', 'measured', 'beside it', 'ratio', 'steady', 'target', ''), rows)
+        cables.close()
+
+
+def rows_as_dicts(floors, runs, wanted):
+    """The same for machines: name, unit, value, floor, floor_name, ratio, mark, met (None without a mark), steady;
+    or name, failed (why) and whether the machine is to blame, which has not what the row needs.
+    """
+    for name, result in measured_rows(floors, runs, wanted):
+        if isinstance(result, Exception):
+            yield {'name': name, 'failed': reason(result), 'unavailable': isinstance(result, netns.Unavailable)}
+        else:
+            yield {'name': name, **result.items()}
+
+
+def run(floors, runs, wanted):
+    """Prints the table of the rows that are wanted, whatever becomes of some; how many failed."""
+    rows, failures = [], 0
+    try:
+        for name, result in measured_rows(floors, runs, wanted):
+            if not isinstance(result, Exception):
+                rows.append((name, *result.cells()))
+            elif isinstance(result, netns.Unavailable):
+                rows.append((name, 'not measured', reason(result), '', '', '', ''))
+            else:
+                failures += 1
+                rows.append((name, 'FAILED', reason(result), '', '', '', ''))
+    finally:
+        if rows:
+            print(f'\nBetween two hosts (namespaces, veth), medians of {runs} runs, each beside plain '
+                  f'sockets; steady: those in which the processors stayed equally far apart:\n')
+            measure.print_table(('what', 'measured', 'beside it', 'ratio', 'steady', 'mark', ''), rows)
     return failures
