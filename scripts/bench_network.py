@@ -3,6 +3,7 @@
 sockets do over the same cable in the same run. Part of `make bench`.
 """
 import dataclasses
+import functools
 import json
 import os
 import subprocess
@@ -13,10 +14,11 @@ from measure import harness
 import netns  # beside harness
 
 KI = 1 << 10
+MI = 1 << 20
 DELAY_US = 1000  # one way
+BUFFER_MIB = 8  # what a socket is to hold
 REASON_CHARS = 60
 
-BUFFER_MIB = 8  # what a socket is to hold
 # What ends a row, and no other. Not what is wrong in here, such as a NameError.
 FAILURES = (AssertionError, subprocess.SubprocessError, OSError, ValueError, LookupError, ArithmeticError)
 
@@ -187,10 +189,34 @@ def sockets_row(ends, runs, program, operation, path_mtu):
                   'plain sockets', lambda: ends.gso_mib(operation, path_mtu, 'icrc'))
 
 
-def rate_row(ends, runs, mark, program, *options):
-    value, _, _, steady = measure.median_steady(
-        lambda: ends.message_rate(program, '-n', 200000, *options), lambda: 1, runs, ends.distance)
-    return Result(value, 'M/s', steady, f'{mark} M/s')
+@functools.cache
+def loopback_rate(payload):
+    """Millions of packets a second with so much behind the BTH, from one thread to another in trains of 64, by
+    plain sockets over the loopback; None, if the program could not tell. It takes two seconds, so once has to do.
+    """
+    try:
+        output = subprocess.check_output([measure.BENCH / 'wire_udp', str(payload)], text=True, timeout=30)
+    except subprocess.SubprocessError as error:
+        print(f'no floor: {error}', file=sys.stderr)
+        return None
+    return float(output.split()[1]) * MI / payload / 1e6
+
+
+def rate_row(ends, runs, mark, payload, program, *options):
+    """Beside plain sockets with as many packets as there are requests, each as long as one (in UD but for the DETH):
+    datagrams of UD over the cable and with their ICRC; smaller ones, which tests/bench/udp_gso has not, over the
+    loopback and without.
+    """
+    datagrams = 'UD' in options
+    alone = None if datagrams else loopback_rate(payload)
+
+    def floor():
+        return ends.gso_mib('send', payload, 'icrc') * MI / payload / 1e6 if datagrams else alone or 1
+    result = beside(ends, runs, 'M/s', f'{mark} M/s', lambda: ends.message_rate(program, '-n', 200000, *options),
+                    f'plain sockets{"" if datagrams else ", loopback"}', floor)
+    if not (datagrams or alone):
+        result.floor_name, result.floor, result.ratio = '', None, None
+    return result
 
 
 def datagrams_row(ends, runs):
@@ -228,20 +254,21 @@ def loss_row(ends, runs, program, loss, mark, messages):
                   'without loss', lambda: ends.bandwidth_mib(*options))
 
 
+# (mark in M/s, bytes of a request behind the BTH and ahead of the ICRC, program)
 RATES = [
-    ('>= 1.5', 'ib_write_bw', '-s', 8),
-    ('>= 1.5', 'ib_send_bw', '-s', 64),
-    ('>= 1', 'ib_read_bw', '-s', 8),
-    ('>= 1', 'ib_atomic_bw'),
-    ('>= 0.8', 'ib_send_bw', '-c', 'UD', '-s', KI),
+    ('>= 1.5', 16 + 8, 'ib_write_bw', '-s', 8),
+    ('>= 1.5', 64, 'ib_send_bw', '-s', 64),
+    ('>= 1', 16, 'ib_read_bw', '-s', 8),
+    ('>= 1', 28, 'ib_atomic_bw'),
+    ('>= 0.8', KI, 'ib_send_bw', '-c', 'UD', '-s', KI),
 ]
 
 
 def small_rows(at, runs):
     """Message rates."""
-    for mark, program, *options in RATES:
+    for mark, payload, program, *options in RATES:
         yield (' '.join(map(str, (program, *options, 'messages, MTU 1500'))),
-               lambda m=mark, p=program, o=options: rate_row(at(1500), runs, m, p, *o))
+               lambda m=mark, b=payload, p=program, o=options: rate_row(at(1500), runs, m, b, p, *o))
     yield 'ib_send_bw UD 1 KiB, MTU 1500', lambda: datagrams_row(at(1500), runs)
 
 
