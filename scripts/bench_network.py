@@ -2,10 +2,13 @@
 """Speeds between two hosts (network namespaces joined by a cable), each as a ratio to what plain
 sockets do over the same cable in the same run. Part of `make bench`.
 """
+import contextlib
 import dataclasses
 import functools
 import json
 import os
+import resource
+import statistics
 import subprocess
 import sys
 
@@ -29,12 +32,30 @@ def reason(error):
     return lines[0][:REASON_CHARS]
 
 
+def children_s():
+    """Processor time of the programs that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def address_of_pair(host, number):
+    """The host's address for the pair of programs of this number; it gets those of others than the first here."""
+    if number == 0:
+        return host.address
+    address = f'{host.address}{number}'
+    if address not in host.addresses:
+        host.ip('addr', 'add', f'{address}/24', 'dev', host.interface)
+        host.addresses.append(address)
+    return address
+
+
 class Ends:
     """Both ends of a cable: the server on host b, the client on host a, each on a CPU of its own."""
 
     def __init__(self, cable, floors):
         self.cable = cable
         self.distance = floors.line_ns
+        self.cpus = floors.cpus
         self.on_server = ('taskset', '-c', floors.cpus[0])
         self.on_client = ('taskset', '-c', floors.cpus[1])
 
@@ -100,6 +121,50 @@ class Ends:
              self.cable.b.address, *icrc],
             lambda server: 'ready' in server.output()))
 
+    def at_once(self, starts):
+        """Runs pairs of programs beside one another; the clients' outputs, and the processor time of all. `starts` has
+        a function for each pair, which starts the server and returns it and a function that starts the client.
+        """
+        before = children_s()
+        with contextlib.ExitStack() as stack:
+            pairs, clients = [], []
+            for start in starts:
+                pairs.append(start())
+                stack.callback(self.cable.b.release, pairs[-1][0])
+            for _, start_client in pairs:
+                clients.append(start_client())
+                stack.callback(self.cable.a.release, clients[-1])
+            harness.finish_both([*(server for server, _ in pairs), *clients], 60)
+            outputs = [client.output() for client in clients]
+        return outputs, children_s() - before
+
+    def perftest_on(self, number, program, *options):
+        """For at_once: both ends on this processor, with addresses of their own."""
+        a, b = self.cable.hosts
+        port = harness.free_port()
+
+        def argv(host):
+            return ['taskset', '-c', self.cpus[number], program, '-d', host.device,
+                    '-x', host.gid_index(address_of_pair(host, number)), '-F', '-p', port, *options]
+        server, client = argv(b), argv(a)
+        return lambda: (b.start_server(server, port), lambda: a.start(*client, b.address))
+
+    def gso_on(self, number, operation, path_mtu, *icrc):
+        """The same of plain sockets."""
+        a, b = self.cable.hosts
+        ours, theirs = (address_of_pair(host, number) for host in (a, b))
+        port, argv = harness.free_port(), ['taskset', '-c', self.cpus[number], measure.BENCH / 'udp_gso']
+
+        def start():
+            server = b.start_plain(*argv, 'server', port, theirs, *icrc)
+            try:
+                server.wait_for('ready')
+            except AssertionError:
+                b.release(server)
+                raise
+            return server, lambda: a.start_plain(*argv, 'client', operation, path_mtu, port, ours, theirs, *icrc)
+        return start
+
     def udp_us(self, how, *packets):
         """One way of 8 bytes; `how` the receivers wait: spin or sleep."""
         port = str(harness.free_port())
@@ -129,6 +194,7 @@ class Result:
     floor_name: str = ''
     floor: float = None
     ratio: float = None
+    detail: str = ''  # of the value
 
     @property
     def met(self):
@@ -143,13 +209,14 @@ class Result:
         return f'{value:.{0 if self.unit == "MiB/s" else 2}f} {self.unit}'
 
     def cells(self):
-        beside = self.floor_name if self.floor is None else f'{self.floor_name}: {self.text(self.floor)}'
-        return (self.text(self.value), beside, '' if self.ratio is None else f'{self.ratio:.2f}', f'{self.steady}',
+        value = f'{self.text(self.value)} {self.detail}'.rstrip()
+        floor = self.floor_name if self.floor is None else f'{self.floor_name}: {self.text(self.floor)}'
+        return (value, floor, '' if self.ratio is None else f'{self.ratio:.2f}', f'{self.steady}',
                 self.mark, {None: '', True: 'met', False: 'missed'}[self.met])
 
     def items(self):
         return {'unit': self.unit, 'value': self.value, 'floor': self.floor, 'floor_name': self.floor_name,
-                'ratio': self.ratio, 'mark': self.mark, 'met': self.met, 'steady': self.steady}
+                'ratio': self.ratio, 'mark': self.mark, 'met': self.met, 'steady': self.steady, 'detail': self.detail}
 
 
 def beside(ends, runs, unit, mark, measured, floor_name, floor):
@@ -254,6 +321,40 @@ def loss_row(ends, runs, program, loss, mark, messages):
                   'without loss', lambda: ends.bandwidth_mib(*options))
 
 
+def two_pairs_row(ends, runs):
+    """What two pairs of processes, each with its own addresses, reach at once, as a multiple of one pair; beside the
+    same of plain sockets.
+
+    One pair alone can take two processors, one each end: on a machine with no more a second pair gains nothing, were
+    they ever so independent. So both ends of a pair are on one processor, the second pair on another. Then two pairs
+    reach twice as much if they use two processors, and as much as one if they share something that only one at a time
+    has. They sleep when there is nothing to do (-e): who polls would take turns with the other end.
+    """
+    messages, seen = 10000, []
+
+    def perftest(pairs):
+        outputs, seconds = ends.at_once([ends.perftest_on(number, 'ib_send_bw', '-s', 64 * KI, '-n', messages, '-e')
+                                         for number in range(pairs)])
+        return sum(float(measure.table_row(output)[3]) for output in outputs), seconds * KI / (pairs * messages / 16)
+
+    def factor():
+        seen.append((*perftest(1), *perftest(2)))
+        return seen[-1][2] / seen[-1][0]
+
+    def sockets(pairs):
+        outputs, _ = ends.at_once([ends.gso_on(number, 'send', KI, 'icrc') for number in range(pairs)])
+        return sum(map(float, outputs))
+
+    def factor_of_sockets():
+        one = sockets(1)
+        return sockets(2) / one
+
+    result = beside(ends, runs, 'x', '>= 0.9', factor, 'plain sockets', factor_of_sockets)
+    one, one_s, two, two_s = map(statistics.median, zip(*seen))
+    result.detail = f'({one:.0f}, {two:.0f} MiB/s; {one_s:.2f}, {two_s:.2f} s of processors a GiB)'
+    return result
+
+
 # (mark in M/s, bytes of a request behind the BTH and ahead of the ICRC, program)
 RATES = [
     ('>= 1.5', 16 + 8, 'ib_write_bw', '-s', 8),
@@ -274,13 +375,14 @@ def small_rows(at, runs):
 
 def stream_rows(at, runs):
     """Streams: beside plain sockets with the same packets, on a cable and on one as between cards; on a long
-    one beside TCP.
+    one beside TCP; and two pairs of processes.
     """
     streams = ('ib_write_bw', 'write'), ('ib_send_bw', 'send')
     for what, options in (('', {}), (', cards', {'cards': True})):
         for program, operation in streams:
             yield (f'{program} 64 KiB beside sockets, MTU 1500{what}',
                    lambda p=program, o=operation, x=options: sockets_row(at(1500, **x), runs, p, o, 1024))
+    yield 'ib_send_bw -e 64 KiB, two pairs beside one, MTU 1500', lambda: two_pairs_row(at(1500), runs)
     for program, _ in streams:
         yield (f'{program} 64 KiB, MTU 1500, {DELAY_US} us of delay',
                lambda p=program: afar_row(at(1500, delay_us=DELAY_US), runs, p))
@@ -376,8 +478,8 @@ def measured_rows(floors, runs, wanted):
 
 
 def rows_as_dicts(floors, runs, wanted):
-    """The same for machines: name, unit, value, floor, floor_name, ratio, mark, met (None without a mark), steady;
-    or name, failed (why) and whether the machine is to blame, which has not what the row needs.
+    """The same for machines, a dict each: name, unit, value, floor, floor_name, ratio, mark, met (None without a mark),
+    steady, detail; or name, failed (why), unavailable (whether the machine has not what the row needs).
     """
     for name, result in measured_rows(floors, runs, wanted):
         if isinstance(result, Exception):
