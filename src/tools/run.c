@@ -124,8 +124,8 @@ static int find_libdir(struct libdir *libs)
 		rc = libdir_find(program_dir, libs);
 	if (rc == -ENXIO) {
 		fprintf(stderr,
-			"verbatim: where this program is cannot be found out without /proc: "
-			"mount it, or start verbatim by its absolute path\n");
+			"verbatim: where this program is cannot be found out: mount /proc, or "
+			"start verbatim by its path\n");
 		return -1;
 	}
 	if (rc == -EINVAL) {

@@ -135,6 +135,25 @@ def test_run_exit_statuses():
         assert got.returncode == 0 or 'build or install' in got.stderr, got
 
 
+def in_namespaces(script, *args):
+    """What a shell does as root of namespaces of its own; None: the kernel has no such for this user."""
+    apart = ('--user', '--map-root-user', '--mount')
+    if call(*apart, 'true', program='unshare').returncode:
+        return None
+    return call(*apart, 'sh', '-ec', script, 'sh', *args, program='unshare')
+
+
+def test_run_without_proc():
+    """It is found by the path that was executed; where that is none, as of a descriptor, it says so."""
+    with tree('verbatim', 'src/verbs/libibverbs.so.1') as top:
+        got = in_namespaces('mount -t tmpfs none /proc; cd "$1"; PATH=$1:$PATH verbatim run echo PATH\n'
+                            './verbatim run echo relative; "$1/verbatim" run echo absolute', top)
+        assert got is None or got.stdout.split() == ['PATH', 'relative', 'absolute'] and not got.stderr, got
+        execute = "import os; os.execve(os.open('verbatim', os.O_RDONLY), ['verbatim', 'run', 'true'], os.environ)"
+        got = in_namespaces('mount -t tmpfs none /proc; cd "$1"; exec "$2" -c "$3"', top, sys.executable, execute)
+        assert got is None or got.returncode == 125 and 'mount /proc, or start verbatim by its path' in got.stderr, got
+
+
 def program_of(path, machine, types):
     """An ELF file for 64 bits that holds no code, with segments of these types."""
     head = b'\x7fELF\x02\x01\x01'.ljust(16, b'\0') + struct.pack('<HHIQQQIHHHHHH', 2, machine, 1, 0, 64, 0, 0, 64, 56,
