@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
@@ -116,15 +118,24 @@ bool program_interpreter(const char *path, char *interpreter, size_t len)
 	return snprintf(interpreter, len, "%s", word) < (int)len;
 }
 
+static bool changes_user(const struct stat *st)
+{
+	if (prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1)
+		return false;
+	return ((st->st_mode & S_ISUID) && st->st_uid != getuid()) ||
+	       ((st->st_mode & S_ISGID) && (st->st_mode & S_IXGRP) && st->st_gid != getgid());
+}
+
+/* Whether the kernel sets AT_SECURE. Capabilities of the file do, even where they are not gained.
+ */
 static bool is_privileged(const char *path)
 {
+	struct statvfs fs;
 	struct stat st;
 
-	if (stat(path, &st) != 0)
+	if (stat(path, &st) != 0 || (statvfs(path, &fs) == 0 && (fs.f_flag & ST_NOSUID)))
 		return false;
-	if ((st.st_mode & S_ISUID) && st.st_uid != getuid())
-		return true;
-	if ((st.st_mode & S_ISGID) && (st.st_mode & S_IXGRP) && st.st_gid != getgid())
+	if (changes_user(&st))
 		return true;
 	return getuid() != 0 && getxattr(path, "security.capability", NULL, 0) > 0;
 }

@@ -163,6 +163,16 @@ def program_of(path, machine, types):
     return path
 
 
+def program_of_i386(path):
+    code = b'\xb8\1\0\0\0\xbb\7\0\0\0\xcd\x80'
+    base, size = 0x8048000, 52 + 32 + len(code)
+    path.write_bytes(b'\x7fELF\1\1\1'.ljust(16, b'\0') + struct.pack('<HHIIIIIHHHHHH', 2, 3, 1, base + 84, 52, 0, 0, 52, 32,
+                                                                      1, 0, 0, 0) +
+                     struct.pack('<8I', 1, 0, base, base, size, size, 5, 4096) + code)
+    path.chmod(0o755)
+    return path
+
+
 def test_run_tells_what_it_does_not_reach():
     own = int.from_bytes(pathlib.Path(VERBATIM).read_bytes()[18:20], sys.byteorder)
     load, interpreter, own_class = 1, 3, struct.calcsize('P') == 8
@@ -187,12 +197,30 @@ def test_run_tells_what_it_does_not_reach():
         script.write_text('echo reached\n', encoding='ascii')
         got = run(script)
         assert (got.returncode, got.stdout, got.stderr) == (0, 'reached\n', ''), got
-        if os.getuid() == 0:
+        # of the other class, and real: exit(7) of the i386
+        got = run(program_of_i386(top / 'i386'))
+        assert got.returncode in (7, 126) and 'is made for another kind of machine' in got.stderr, got
+        if os.getuid() == 0 and not os.statvfs(top).f_flag & os.ST_NOSUID:
+            def run_private(*words):
+                """As a user who does not own it; what is said of it, and whether the loader took LD_LIBRARY_PATH away."""
+                got = call(*words, top / 'verbatim', 'run', '--', private, 'LD_LIBRARY_PATH', program='setpriv')
+                return f'{private} runs with privileges of its own' in got.stderr, got.returncode == 1 and not got.stdout
+
+            nobody = ('--reuid=65534', '--regid=65534', '--clear-groups')
+            top.chmod(0o755)
             private = top / 'private'
-            shutil.copy('/bin/true', private)
-            os.chown(private, 65534, -1)
+            shutil.copy(shutil.which('printenv'), private)
+            assert run_private(*nobody) == (False, False)
+            os.chown(private, 1, -1)
             private.chmod(0o4755)
-            assert f"{private} runs with privileges of its own" in run(private).stderr
+            assert run_private(*nobody) == (True, True)
+            assert run_private('--no-new-privs', *nobody) == (False, False)
+            # CAP_NET_BIND_SERVICE, effective (struct vfs_cap_data); the root user's programs have it anyway
+            private.chmod(0o755)
+            os.setxattr(private, 'security.capability', struct.pack('<5I', 0x02000001, 1 << 10, 0, 0, 0))
+            assert run_private(*nobody) == (True, True)
+            assert run_private('--no-new-privs', *nobody) == (True, True)
+            assert run_private('--nnp') == (False, False)
             # the kernel ignores it of a script
             script.write_text('#!/bin/true\n', encoding='ascii')
             os.chown(script, 65534, -1)
