@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -188,6 +189,44 @@ static int choose_library_dir(const struct options *options, struct libdir *libs
 	return COMMAND_FAILED;
 }
 
+/* Linux 6.8, whose userfaultfd moves pages. */
+static bool kernel_moves_pages(void)
+{
+	struct utsname kernel;
+	unsigned major, minor;
+
+	return uname(&kernel) == 0 && sscanf(kernel.release, "%u.%u", &major, &minor) == 2 &&
+	       (major > 6 || (major == 6 && minor >= 8));
+}
+
+static bool sysctl_lets_all(void)
+{
+	FILE *file = fopen("/proc/sys/vm/unprivileged_userfaultfd", "re");
+	int setting = file ? fgetc(file) : EOF;
+
+	if (file)
+		fclose(file);
+	return setting == '1';
+}
+
+/*
+ * One line if other users would have more with access to userfaultfd. Where there is no such
+ * device, as in containers, no rule gives it to them. With an ACL the mode's bits of the group are
+ * its mask.
+ */
+static void tell_of_userfaultfd(void)
+{
+	struct stat st;
+
+	if (stat("/dev/userfaultfd", &st) != 0 || (st.st_mode & 066) || !kernel_moves_pages() ||
+	    sysctl_lets_all())
+		return;
+	printf("Only root may open /dev/userfaultfd: for others memory regions of multi-threaded "
+	       "programs migrate less. Who is logged in at the machine gets it by the udev rule "
+	       "%s%s (man 7 verbatim, VERBATIM_MIGRATE).\n",
+	       UDEV_RULES, access(UDEV_RULES, F_OK) == 0 ? "" : ", which is not installed");
+}
+
 static int enable(const struct options *options, const char *dir, const char *path)
 {
 	struct libdir libs;
@@ -197,9 +236,12 @@ static int enable(const struct options *options, const char *dir, const char *pa
 		status = make_conf_dir(options->root ? options->root : "", dir);
 	if (status == COMMAND_OK)
 		status = write_conf(path, libs.library_path);
-	if (status == COMMAND_OK)
-		printf("Wrote %s.\n", path);
-	return status;
+	if (status != COMMAND_OK)
+		return status;
+	printf("Wrote %s.\n", path);
+	if (!options->root)
+		tell_of_userfaultfd();
+	return COMMAND_OK;
 }
 
 static int disable(const char *path)

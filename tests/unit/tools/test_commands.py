@@ -245,6 +245,28 @@ def test_enable_and_disable_below_a_root():
     assert got.returncode == 1 and 'No such' in got.stderr, got
 
 
+def test_enable_tells_of_userfaultfd():
+    """Of an installation, in directories of its own in place of the system's."""
+    own = """mount -t tmpfs none /etc; mount -t tmpfs none /dev; mount --bind /bin/true "$(readlink -f /sbin/ldconfig)"
+             echo "$2" >/dev/sysctl; mount --bind /dev/sysctl /proc/sys/vm/unprivileged_userfaultfd
+             [ -z "$3" ] || { : >/dev/userfaultfd; chmod "$3" /dev/userfaultfd; }
+             "$1"/bin/verbatim enable; cat /etc/ld.so.conf.d/00-verbatim.conf >&2"""
+    with tempfile.TemporaryDirectory() as root:  # /usr/local/lib/... of the configuration
+        call('enable', '--root', root)
+        directory = pathlib.Path(root, 'etc/ld.so.conf.d/00-verbatim.conf').read_text(encoding='ascii').splitlines()[1]
+    directory = directory[directory.index('/lib') + 1:]
+    since = tuple(map(int, os.uname().release.split('.')[:2]))
+    with tree('bin/verbatim', f'{directory}/libibverbs.so.1') as top:
+        for sysctl, mode, said in ((0, '600', since >= (6, 8)), (1, '600', False), (0, '660', False), (0, '', False)):
+            got = in_namespaces(own, top, str(sysctl), mode)
+            if got is None:
+                return
+            assert got.returncode == 0 and f'{top}/{directory}\n' in got.stderr, got
+            wrote, *more = got.stdout.splitlines()
+            assert wrote == 'Wrote /etc/ld.so.conf.d/00-verbatim.conf.' and len(more) == said, got
+            assert not said or 'Only root may open /dev/userfaultfd' in more[0] and '/70-verbatim.rules' in more[0], got
+
+
 def test_enable_refuses_a_build_tree():
     with tree('verbatim', 'src/verbs/libibverbs.so.1') as top:
         got = call('enable', program=top / 'verbatim')
