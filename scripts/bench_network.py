@@ -202,8 +202,7 @@ class Result:
         if not self.mark:
             return None
         relation, bound, *of_value = self.mark.split()
-        judged = self.value if of_value else self.ratio
-        return judged >= float(bound) if relation == '>=' else judged <= float(bound)
+        return measure.is_met(self.value if of_value else self.ratio, f'{relation} {bound}')
 
     def text(self, value):
         return f'{value:.{0 if self.unit == "MiB/s" else 2}f} {self.unit}'

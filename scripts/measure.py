@@ -190,6 +190,12 @@ def median_steady(measure, floor, runs, distance):
     return *medians(pairs), steady
 
 
+def is_met(value, mark):
+    """mark as '>= 1.2'."""
+    relation, bound = mark.split()
+    return value >= float(bound) if relation == '>=' else value <= float(bound)
+
+
 def print_table(head, rows):
     """Columns as wide as their widest cell."""
     cells = [head, *rows]
