@@ -6,19 +6,22 @@ host, and between two. What it raises is the failure; it is called with a limit 
 """
 import collections
 
-Row = collections.namedtuple('Row', 'program package text where seconds known function')
-Known = collections.namedtuple('Known', 'symptom why')
+Row = collections.namedtuple('Row', 'program package text where seconds known mtu function')
+# A failure that is the program's own, of the versions of its package from `since` on and before `until`, if they are given.
+# The symptom is a regular expression. `always`: it has to come; else it may.
+Known = collections.namedtuple('Known', 'symptom why since until always', defaults=(None, None, True))
 ONE, TWO = 'one host', 'two hosts'
 rows = []
 
 
-def row(program, text, package=None, where=(ONE, TWO), seconds=60, known=None):
-    """Adds the function. `known` says of a place (ONE, TWO) why it is known to fail there (Known): it has to, and what
-    it then says has the symptom.
+def row(program, text, package=None, where=(ONE, TWO), seconds=60, known=None, mtu=9000):
+    """Adds the function. `known` says of a place (ONE, TWO) why it is known to fail there (Known, or several of them):
+    what it then says has the symptom. `mtu`: of the cable between the hosts.
     """
     def add(function):
         for place in where:
-            rows.append(Row(program, package or program, text, place, seconds, (known or {}).get(place), function))
+            rows.append(Row(program, package or program, text, place, seconds, (known or {}).get(place), mtu,
+                            function))
         return function
     return add
 
