@@ -6,18 +6,21 @@ import mpi
 
 # Open MPI refuses to run for root, and more ranks than cores.
 ENV = {'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
-OPTIONS = ('--oversubscribe', '--bind-to', 'none', '--mca', 'pml', 'ucx', '--mca', 'osc', 'ucx')
+DEMANDED = ('--oversubscribe',)
+UCX = ('--bind-to', 'none', '--mca', 'pml', 'ucx', '--mca', 'osc', 'ucx')
 
 
-def start(a, b, program, ranks, transports, agent):
+def start(a, b, words, ranks, transports, agent):
     # Ranks are told from each other by the addresses of their hosts, not by names.
     hosts = ()
     if agent:
         each = ranks // 2
         hosts = ('--host', f'{a.address}:{each},{b.address}:{each}', '--mca', 'plm_rsh_agent', agent,
                  '--mca', 'oob_tcp_if_include', a.interface, '--mca', 'oob', 'tcp')
-    chosen = ('-x', f'UCX_TLS={transports}') if transports else ()
-    return a.start('mpirun.openmpi', *OPTIONS, *chosen, *hosts, '-n', ranks, program,
+    chosen = () if transports is mpi.NOTHING else UCX
+    if transports:
+        chosen += ('-x', f'UCX_TLS={transports}')
+    return a.start('mpirun.openmpi', *DEMANDED, *chosen, *hosts, '-n', ranks, *words,
                    env={**ENV, 'TMPDIR': os.environ.get('TMPDIR', '/tmp')})
 
 
