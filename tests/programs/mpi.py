@@ -66,15 +66,18 @@ def cases(start, compiler, ranks, transports, names=CASES):
     return run
 
 
-def add_rows(name, package, compiler, start, known=(), shared=()):
-    """`known`: failures of all of them. `shared`: of put and get by shared memory of its own, between ranks of a host."""
+def add_rows(name, package, compiler, start, known=(), shared=(), rc=()):
+    """`known`: failures of all of them. `shared`: of put and get by shared memory of its own, between ranks of a host.
+    `rc`: of rc_v.
+    """
     def add(text, ranks, transports, names=CASES, where=(rows.ONE, rows.TWO), failures=known):
         rows.row(name, text, package, where, known=dict.fromkeys(where, failures))(
             cases(start, compiler, ranks, transports, names))
 
     for transport in ('rc_v', 'ud_v'):
         for ranks in RANKS:
-            add(f'{ranks} ranks by UCX {transport}', ranks, f'{transport},self')
+            add(f'{ranks} ranks by UCX {transport}', ranks, f'{transport},self',
+                failures=(*rc, *known) if transport == 'rc_v' else known)
     # By shared memory of its own on one host, if it likes: what is looked at is that the device does it no harm.
     for ranks, transports, where in (*((ranks, UCX_CHOOSES, rows.TWO) for ranks in RANKS), (4, NOTHING, rows.ONE)):
         text = f'{ranks} ranks' + (', nothing chosen' if transports is NOTHING else ' by UCX as it chooses')
