@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""fio's engine rdma. It compares nothing; all bytes have to arrive, by its own count."""
+"""fio's engine rdma: all bytes have to arrive, by its own count. The receiver of SENDs compares them where it is told to,
+with checksums that the sender puts into each block; WRITEs and READs no fio can compare, as their target reads nothing.
+"""
 import json
 import time
 
@@ -10,6 +12,7 @@ BYTES = 64 << 20
 BLOCK = 64 << 10
 DEPTH = 16
 DEEP = 512  # the most that fio's engine takes
+VERIFY = ('--verify=crc32c', '--verify_state_save=0')
 
 RNR = rows.Known(
     'RNR retry counter exceeded',
@@ -19,24 +22,27 @@ RNR = rows.Known(
     "SEND side to avoid RNR (receiver not ready) error\".")
 
 
-def options(depth, block):
-    return ('--ioengine=rdma', f'--bs={block}', f'--size={BYTES}', f'--iodepth={depth}', '--thread')
+def options(depth, block, size):
+    return ('--ioengine=rdma', f'--bs={block}', f'--size={size}', f'--iodepth={depth}', '--thread')
 
 
-def transfer(verb, depth=DEPTH, block=BLOCK):
+def transfer(verb, depth=DEPTH, block=BLOCK, size=BYTES, compares=False):
     """`depth`: of the server. The client's is DEPTH."""
+    read, write = (VERIFY, (*VERIFY, '--do_verify=0')) if compares else ((), ())
+
     def run(a, b):
         port = harness.free_port()
-        server = a.start('fio', '--name=target', *options(depth, block), f'--port={port}', '--rw=read')
+        server = a.start('fio', '--name=target', *options(depth, block, size), f'--port={port}', '--rw=read',
+                         *read)
         harness.wait_until(lambda: a.listens(server), 10, server.report())
-        client = b.start('fio', '--name=source', *options(DEPTH, block), f'--port={port}', f'--hostname={a.address}',
-                         f'--verb={verb}', '--rw=write', '--output-format=json')
+        client = b.start('fio', '--name=source', *options(DEPTH, block, size), f'--port={port}',
+                         f'--hostname={a.address}', f'--verb={verb}', '--rw=write', '--output-format=json', *write)
         try:
             finish(server, client)
             output = client.output()
             job = json.loads(output[output.index('{'):])['jobs'][0]
             moved = job['write']['io_bytes']
-            rows.check(job['error'] == 0 and moved == BYTES, output)
+            rows.check(job['error'] == 0 and moved == size, output)
         finally:
             b.release(client)
             a.release(server)
@@ -56,5 +62,7 @@ def finish(server, client):
 for name in ('write', 'read'):
     rows.row('fio', f'engine rdma, {name}, {BYTES >> 20} MiB')(transfer(name))
 rows.row('fio', f'engine rdma, send, {BYTES >> 20} MiB, {DEEP} receives')(transfer('send', DEEP, 128 << 10))
+rows.row('fio', f'engine rdma, send, {DEEP * BLOCK >> 20} MiB, {DEEP} receives, compared (verify=crc32c)')(
+    transfer('send', DEEP, size=DEEP * BLOCK, compares=True))
 rows.row('fio', f'engine rdma, send, {BYTES >> 20} MiB, one receive',
          known=dict.fromkeys((rows.ONE, rows.TWO), RNR))(transfer('send', 1))
