@@ -32,6 +32,9 @@ LACKING = {
     ('rc_verbs', 'put_lat', 'shortiov'): rows.Known(
         'UCX  ERROR Failed to send: Invalid parameter',
         '`ucx_perftest -D shortiov` is "only for active messages", as its help says; with a put it waits for ever.'),
+    ('rc_verbs', 'am_lat', 'short', *THREADS): rows.Known(
+        'UCT tests do not support multi-thread mode',
+        '`ucx_perftest -T` is of UCP only, as its help says.'),
     ('ud_verbs', 'put_lat', 'short'): rows.Known(
         'ud_verbs/vrb_net0:1 does not support operation put short',
         'A UD QP has SENDs alone, and the transport `ud_verbs` of UCX active messages alone: no put, get or atomic; UCP '
@@ -74,11 +77,11 @@ def ucp(transport, tests, *options, seconds=40):
     return run
 
 
-def uct(transport, tests, seconds=40):
+def uct(transport, tests, *options, seconds=40):
     def run(a, b):
         for test, layout, size in tests:
-            perftest(a, b, ['-x', transport, '-d', f'{a.device}:1', '-t', test, '-D', layout, '-s', size], 1000, {},
-                     seconds)
+            perftest(a, b, ['-x', transport, '-d', f'{a.device}:1', '-t', test, '-D', layout, '-s', size,
+                               *options], 1000, {}, seconds)
     return run
 
 
@@ -105,6 +108,7 @@ for endless in ENDLESS:
 for name, groups in UCT.items():
     its_tests = [(test, layout, size) for tests, layouts, size in groups for test in tests for layout in layouts]
     rows.row('UCX', f'ucx_perftest, UCT, {name}, {len(its_tests)} tests', 'ucx-utils', seconds=60)(uct(name, its_tests))
-for (name, *case), reason in LACKING.items():
-    rows.row('UCX', f'ucx_perftest, UCT, {name}, {" ".join(case)}', 'ucx-utils', known={rows.ONE: reason, rows.TWO: reason})(
-        uct(name, [(*case, 8)], seconds=5))
+for (name, its_test, its_layout, *more), reason in LACKING.items():
+    row_text = f'ucx_perftest, UCT, {name}, {its_test} {its_layout}' + ', 4 threads' * bool(more)
+    rows.row('UCX', row_text, 'ucx-utils', known={rows.ONE: reason, rows.TWO: reason})(
+        uct(name, [(its_test, its_layout, 8)], *more, seconds=5))
