@@ -11,6 +11,7 @@ import rows
 
 MESSAGES = ('ring', 'alltoall', 'allreduce')
 CASES = (*MESSAGES, 'put', 'get', 'fetch_and_op')
+SECONDS = 80  # ranks that poll have few processors, and may have them beside others
 SECONDS_TO_END = 2  # after the last call
 RANKS = (2, 4, 8)
 LINGER_MS = 10000  # of the verbatimd that has counted packets; the row stops it
@@ -59,7 +60,7 @@ def cases(start, compiler, ranks, transports, names=CASES):
             a.env['VERBATIMD_LINGER_MS'] = str(LINGER_MS)
             mpirun = start(a, b, (program, *names), ranks, transports, agent)
             try:
-                check_run(mpirun, ranks, names, 40)
+                check_run(mpirun, ranks, names, SECONDS)
                 if transports in (UCX_CHOOSES, ALL):
                     sent = packets_sent(a)
                     rows.check(sent > 1000, f'{sent} packets: it went another way')
@@ -74,7 +75,7 @@ def add_rows(name, package, compiler, start, known=(), shared=(), rc=()):
     `rc`: of rc_v.
     """
     def add(text, ranks, transports, names=CASES, where=(rows.ONE, rows.TWO), failures=known):
-        rows.row(name, text, package, where, known=dict.fromkeys(where, failures))(
+        rows.row(name, text, package, where, SECONDS + 20, known=dict.fromkeys(where, failures))(
             cases(start, compiler, ranks, transports, names))
 
     for transport in ('rc_v', 'ud_v'):
