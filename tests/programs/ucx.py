@@ -59,9 +59,10 @@ def without_mpi():
     return ['-P', 0] if '-P <0|1>' in told.stdout else []
 
 
-def perftest(a, b, options, iterations, env, seconds=40):
+def perftest(a, b, options, iterations, env, seconds=40, both=()):
+    """`both`: options of the server, too; UCX 1.18 wants the device of a test of UCT there."""
     port = harness.free_port()
-    argv = ['ucx_perftest', *without_mpi(), '-p', port]
+    argv = ['ucx_perftest', *without_mpi(), '-p', port, *both]
     _, client = a.pair(argv, [*argv, a.address, '-n', iterations, '-w', 10, *options], port, peer=b,
                        seconds=seconds, env=env)
     figures = re.search(r'^Final:\s+(\d+)\s+[\d.]+', client, re.MULTILINE)
@@ -80,8 +81,8 @@ def ucp(transport, tests, *options, seconds=40):
 def uct(transport, tests, *options, seconds=40):
     def run(a, b):
         for test, layout, size in tests:
-            perftest(a, b, ['-x', transport, '-d', f'{a.device}:1', '-t', test, '-D', layout, '-s', size,
-                               *options], 1000, {}, seconds)
+            perftest(a, b, ['-t', test, '-D', layout, '-s', size, *options], 1000, {}, seconds,
+                         ('-x', transport, '-d', f'{a.device}:1'))
     return run
 
 
