@@ -142,11 +142,13 @@ void burst_add(struct burst *burst, struct packet *header)
 
 unsigned burst_repeat(struct burst *burst, unsigned most)
 {
+	/* one for all: a copy of what was stored just before waits for those stores */
+	const struct wire_packet *like = &burst->packets[burst->count - 1];
+	char *payload = like->piece[0].iov_base;
 	psn_t psn = burst->psn[burst->count - 1];
 	unsigned added;
 
 	for (added = 0; added < most && !burst->full; added++) {
-		const struct wire_packet *like = &burst->packets[burst->count - 1];
 		struct wire_packet *packet = burst_next(burst);
 
 		psn = psn_add(psn, 1);
@@ -157,9 +159,8 @@ unsigned burst_repeat(struct burst *burst, unsigned most)
 		packet->pad_bytes = like->pad_bytes;
 		packet->pinned = like->pinned;
 		packet->pieces = 1;
-		packet->piece[0] =
-			(struct iovec){ (char *)like->piece[0].iov_base + like->payload_bytes,
-					like->payload_bytes };
+		payload += like->payload_bytes;
+		packet->piece[0] = (struct iovec){ payload, like->payload_bytes };
 		count(burst, psn);
 	}
 	if (!burst->full) {
