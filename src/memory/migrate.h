@@ -57,8 +57,8 @@ char *migrate_map(const struct arena_key *entry, uint64_t host, size_t bytes);
 /*
  * A region that peers may use was registered, by a thread that holds no lock. If pages move during
  * holds only, and this is the program's only thread, a region of moderate size migrates now, as its
- * program may never call a verb again. Takes some milliseconds at most for each MiB. The first 32
- * MiB of a process move so.
+ * program may never call a verb again. Takes some milliseconds at most for each MiB, and waits half
+ * a second for a progress thread that gets no processor. The first 32 MiB of a process move so.
  */
 void migrate_offer(uint32_t key, uint64_t length);
 /* A peer wrote or read so many bytes outside of the heap: requests migration when it pays. Never

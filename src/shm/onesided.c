@@ -115,8 +115,9 @@ static void want(struct shm_qp *lq, uint32_t key, uint32_t flags, size_t bytes)
 		return;
 	/* thousands of requests ago: its process keeps the request until its threads all stand */
 	if (atomic_load_explicit(&link->asked_key, memory_order_relaxed) == key)
-		explain_stay(link, entry,
-			     "which was asked for it: some thread of it has not called verbs");
+		explain_stay(
+			link, entry,
+			"which was asked for it: perhaps some thread of it has not called verbs");
 	atomic_store_explicit(&link->asked_key, key, memory_order_relaxed);
 	lock_acquire(&link->tx_lock);
 	record = link->alive ? ring_reserve(&link->tx, 0, RING_FOR_NAKS) : NULL;
