@@ -68,7 +68,7 @@ PEERS_MANY = 300
 EVERYBODY = [2, 8, 32, 64, 128, 512]  # processes, each connected to all others
 LONG = 512  # so many take six minutes and 8 GiB: measured only if a word names the row
 NEAR = [1000]  # processes, each connected to 32 others
-USER_MAX = 64  # processes of rows that are measured as an ordinary user, too
+USER_MAX = 64  # processes, all connected, of rows that are measured as an ordinary user, too
 MEMORY_OF = 64  # processes whose memory has a mark
 TIMES = 'poll_ns', 'send_us', 'exchange_us', 'alone_us'  # of a crowd; the rest does not vary
 
@@ -393,11 +393,11 @@ class Crowd:
     def __init__(self, kind, options, count):
         self.kind, self.options, self.count = kind, options, count
         self.name = f'{kind}, {count} peers'
-        self.large = kind != 'peers' and count >= USER_MAX  # takes long: once, and by root alone
+        self.root_alone = kind == 'alltoall' and count >= USER_MAX  # takes long
 
     def measure(self, runners, runs):
         """{who: what crowd printed, in each run}; `alone_us` is what a SEND took with one peer."""
-        seen = {who: [] for who in (list(runners)[:1] if self.large else runners)}
+        seen = {who: [] for who in (list(runners)[:1] if self.root_alone else runners)}
         for _ in range(runs if self.kind == 'peers' else 1):
             for who, values in seen.items():
                 values.append(ask_crowd(runners[who], self.options, self.count))
