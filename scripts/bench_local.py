@@ -76,6 +76,10 @@ REGISTRATION = '<= 1.2'
 
 THREADED = [(operation, target) for target in ('polls', 'spins', 'sleeps') for operation in ('write', 'read', 'faa')]
 THREADED_POLLED, THREADED_ASLEEP = '<= 1.5', '<= 8'  # of SEND; us
+# What a request that its target has to execute takes at least: a line there and one back; or, of those that wake it,
+# a wake. While it spins it looks when it likes.
+THREADED_FLOORS = {('write', 'polls'): '2 lines', ('read', 'polls'): '2 lines', ('faa', 'polls'): '2 lines',
+                   ('faa', 'sleeps'): 'wake'}
 
 
 def reason_of(error):
@@ -354,8 +358,10 @@ def verify_ns(runner, floors, operation, target):
 
 def threaded_row(report, name, runners, floors, runs, operation, target):
     """The cells behind the name."""
-    values = {}
+    values, floor = {}, THREADED_FLOORS.get((operation, target))
     for _ in range(runs):
+        if floor:
+            values.setdefault('floor', []).append(floors.wake_ns() if floor == 'wake' else 2 * floors.line_ns())
         for who, runner in runners.items():
             if target == 'polls':
                 values.setdefault(f'{who} send', []).append(verify_ns(runner, floors, 'send', target))
@@ -369,8 +375,9 @@ def threaded_row(report, name, runners, floors, runs, operation, target):
         verdicts.append(f'{who} {told(verdict, value)}')
         marks[who] = {'target': wanted, 'value': value, 'verdict': verdict}
     medians = {name: statistics.median(each) for name, each in values.items()}
-    report.line(name=name, unit='ns', **medians, marks=marks)
+    report.line(name=name, unit='ns', **medians, floor_name=floor, marks=marks)
     return (*(f'{medians[who]:.0f}' if who in medians else '' for each in runners for who in (each, f'{each} send')),
+            f'{floor}: {medians["floor"]:.0f}' if floor else '',
             f'{THREADED_POLLED} of SEND' if target == 'polls' else f'{THREADED_ASLEEP} us', ', '.join(verdicts))
 
 
@@ -378,7 +385,9 @@ def run_threaded(report, runners, floors, runs, wanted):
     """What a program with several threads pays, whose regions may not migrate: `verify latency --sleeper`."""
     rows = report.table(
         f'Programs with a thread more, which sleeps: from post to completion, in ns, medians of {runs} runs; beside it '
-        'SEND by\nsuch programs:', 'what', *(column for who in runners for column in (who, 'SEND')), 'mark', '')
+        'SEND by\nsuch programs, and the floor of a request that is no copy but a message: two cache lines, one each '
+        'way, or to wake a\nprocess in a futex that answers by a cache line:',
+        'what', *(column for who in runners for column in (who, 'SEND')), 'floor', 'mark', '')
     for operation, target in THREADED:
         name = f'with threads, {operation} 8 B, target {target}'
         if wanted(name):

@@ -92,6 +92,12 @@ class Floors:
         """One-way time to wake a process on another core that sleeps on an eventfd."""
         return float(self._told('floor_eventfd'))
 
+    def wake_ns(self):
+        """Time from the wake of a process on another core that sleeps in a futex to its answer, for which this one
+        spins.
+        """
+        return float(self._told('floor_wake'))
+
     def memcpy_mib(self, size):
         """MiB/s of one thread that copies a buffer of this size again and again."""
         return float(self._told('floor_memcpy', size, 'own'))
