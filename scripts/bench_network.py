@@ -165,6 +165,32 @@ class Ends:
             return server, lambda: a.start_plain(*argv, 'client', operation, path_mtu, port, ours, theirs, *icrc)
         return start
 
+    def streams(self, pairs, processes, how):
+        """(MiB/s, the processors that the senders use) of WRITEs of 64 KiB from so many addresses to as many, by a thread
+        each: of one process or of several, that polls or sleeps when there is nothing to do. Both ends of a pair are on
+        one processor (two_pairs_row).
+        """
+        a, b = self.cable.hosts
+        program, words, targets = measure.BENCH / 'streams', [], []
+        with contextlib.ExitStack() as stack:
+            for number in range(pairs):
+                ours, theirs = (address_of_pair(host, number) for host in (a, b))
+                port = harness.free_port()
+                targets.append(b.start_server(['taskset', '-c', self.cpus[number], program, 'target', b.device,
+                                               b.gid_index(theirs), theirs, port], port))
+                stack.callback(b.release, targets[-1])
+                words.append([self.cpus[number], a.gid_index(ours), theirs, port])
+            share = pairs // processes
+            senders = []
+            for first in range(0, pairs, share):
+                chosen = range(first, first + share)
+                senders.append(a.start('taskset', '-c', ','.join(self.cpus[number] for number in chosen), program,
+                                       how, a.device, *(word for number in chosen for word in words[number])))
+                stack.callback(a.release, senders[-1])
+            harness.finish_both([*targets, *senders], 60)
+            rates, used = zip(*(map(float, sender.output().split()) for sender in senders))
+        return sum(rates), sum(used)
+
     def udp_us(self, how, *packets):
         """One way of 8 bytes; `how` the receivers wait: spin or sleep."""
         port = str(harness.free_port())
@@ -354,6 +380,26 @@ def two_pairs_row(ends, runs):
     return result
 
 
+def two_threads_row(ends, runs, how):
+    """What two threads of one process, each with a device, a QP and an address of its own, reach at once, as a multiple
+    of one thread; beside the same of two processes with a thread each, which share nothing (two_pairs_row has plain
+    sockets beside those). Told, too: how many processors the senders use, while the ends that they write to are on the
+    same two. Threads that wait for each other's locks use more of them for the same data, or reach less.
+    """
+    threads, processes = [], []
+
+    def factor(seen, count):
+        seen.append((*ends.streams(1, 1, how), *ends.streams(2, count, how)))
+        return seen[-1][2] / seen[-1][0]
+
+    result = beside(ends, runs, 'x', '>= 0.9', lambda: factor(threads, 1), 'two processes', lambda: factor(processes, 2))
+    one, one_used, two, two_used = map(statistics.median, zip(*threads))
+    *_, others, others_used = map(statistics.median, zip(*processes))
+    result.detail = f'({one:.0f}, {two:.0f} MiB/s by {one_used:.2f}, {two_used:.2f} processors)'
+    result.floor_name += f' ({others:.0f} MiB/s by {others_used:.2f})'
+    return result
+
+
 # (mark in M/s, bytes of a request behind the BTH and ahead of the ICRC, program)
 RATES = [
     ('>= 1.5', 16 + 8, 'ib_write_bw', '-s', 8),
@@ -374,7 +420,7 @@ def small_rows(at, runs):
 
 def stream_rows(at, runs):
     """Streams: beside plain sockets with the same packets, on a cable and on one as between cards; on a long
-    one beside TCP; and two pairs of processes.
+    one beside TCP; two pairs of processes, and two threads.
     """
     streams = ('ib_write_bw', 'write'), ('ib_send_bw', 'send')
     for what, options in (('', {}), (', cards', {'cards': True})):
@@ -382,6 +428,9 @@ def stream_rows(at, runs):
             yield (f'{program} 64 KiB beside sockets, MTU 1500{what}',
                    lambda p=program, o=operation, x=options: sockets_row(at(1500, **x), runs, p, o, 1024))
     yield 'ib_send_bw -e 64 KiB, two pairs beside one, MTU 1500', lambda: two_pairs_row(at(1500), runs)
+    for how, words in (('polls', 'poll'), ('sleeps', 'sleep')):
+        yield (f'WRITE 64 KiB, two threads that {words} beside one, MTU 1500',
+               lambda h=how: two_threads_row(at(1500), runs, h))
     for program, _ in streams:
         yield (f'{program} 64 KiB, MTU 1500, {DELAY_US} us of delay',
                lambda p=program: afar_row(at(1500, delay_us=DELAY_US), runs, p))

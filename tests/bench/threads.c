@@ -23,12 +23,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rc.h"
+
 #define THREADS_MAX 16
 #define DEPTH	    64
 #define ROUNDS	    5
 #define ROUND_MS    200
 #define REGION	    (64u << 10)
-#define PSN	    5
 
 struct shared {
 	pthread_barrier_t barrier;
@@ -63,31 +64,17 @@ static void fail(const char *what)
 
 static void open_device(const char *name)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-
-	for (int i = 0; list && list[i] && !context; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), name))
-			context = ibv_open_device(list[i]);
+	context = rc_open_device(name);
 	pd = context ? ibv_alloc_pd(context) : NULL;
 	if (!pd)
 		fail(name);
-	ibv_free_device_list(list);
 }
 
 static void make_end(struct end *end, int side)
 {
-	struct ibv_qp_init_attr init = {
-		.cap = { .max_send_wr = DEPTH,
-			 .max_recv_wr = 1,
-			 .max_send_sge = 1,
-			 .max_recv_sge = 1 },
-		.qp_type = IBV_QPT_RC,
-	};
-
 	end->number = (unsigned)(end - ends);
 	end->cq = ibv_create_cq(context, DEPTH, NULL, NULL, 0);
-	init.send_cq = init.recv_cq = end->cq;
-	end->qp = end->cq ? ibv_create_qp(pd, &init) : NULL;
+	end->qp = end->cq ? rc_create_qp(pd, end->cq, DEPTH) : NULL;
 	end->buffer = aligned_alloc(4096, 4096);
 	end->mr = end->buffer ? ibv_reg_mr(pd, end->buffer, 4096, 0) : NULL;
 	if (!end->qp || !end->mr)
@@ -97,37 +84,9 @@ static void make_end(struct end *end, int side)
 
 static void connect_end(struct end *end, int side)
 {
-	struct ibv_qp_attr attr = {
-		.qp_state = IBV_QPS_INIT,
-		.port_num = 1,
-		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
-		.path_mtu = IBV_MTU_1024,
-		.dest_qp_num = shared->qpn[!side][end->number],
-		.rq_psn = PSN,
-		.sq_psn = PSN,
-		.min_rnr_timer = 1,
-		.rnr_retry = 7,
-		.timeout = 18,
-		.retry_cnt = 7,
-		.ah_attr = { .is_global = 1,
-			     .port_num = 1,
-			     .grh = { .dgid = shared->gid, .hop_limit = 1 } },
-	};
+	const struct rc_peer peer = { shared->gid, shared->qpn[!side][end->number] };
 
-	errno = ibv_modify_qp(end->qp, &attr,
-			      IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
-	attr.qp_state = IBV_QPS_RTR;
-	if (!errno)
-		errno = ibv_modify_qp(end->qp, &attr,
-				      IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
-					      IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
-					      IBV_QP_MIN_RNR_TIMER);
-	attr.qp_state = IBV_QPS_RTS;
-	if (!errno)
-		errno = ibv_modify_qp(end->qp, &attr,
-				      IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
-					      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-					      IBV_QP_MAX_QP_RD_ATOMIC);
+	errno = rc_connect(end->qp, 0, &peer);
 	if (errno)
 		fail("ibv_modify_qp");
 }
