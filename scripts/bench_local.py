@@ -474,18 +474,23 @@ def run_crowds(report, runners, runs, wanted):
             marks.extend(seen[1])
 
 
-def run(floors, runs, wanted, as_json):
+def run(floors, runs, wanted, as_json, clock):
     """Prints the tables of the rows that are wanted; how many rows failed."""
     report = Report(as_json)
     report.attempt('a cache line', floors.line_ns)  # and the CPUs
     try:
         with harness.Runner(f'bench-{os.getpid()}', linger_ms=2000) as runner:
             runners = {'root': runner, 'user': measure.AsUser(runner)} if os.getuid() == 0 else {'user': runner}
-            run_rows(report, runners, floors, runs, wanted)
-            run_threaded(report, runners, floors, runs, wanted)
-            run_threads(report, runners, wanted)
-            run_registration(report, runners, wanted)
-            run_crowds(report, runners, runs, wanted)
+            sections = {
+                'perftest': lambda: run_rows(report, runners, floors, runs, wanted),
+                'programs with threads': lambda: run_threaded(report, runners, floors, runs, wanted),
+                'threads': lambda: run_threads(report, runners, wanted),
+                'registration': lambda: run_registration(report, runners, wanted),
+                'many peers': lambda: run_crowds(report, runners, runs, wanted),
+            }
+            for name, section in sections.items():
+                with clock.section(f'one host, {name}'):
+                    section()
     finally:  # what was measured until it was interrupted, too
         failures = report.end(floors)
     return failures

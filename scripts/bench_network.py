@@ -166,9 +166,9 @@ class Ends:
         return start
 
     def streams(self, pairs, processes, how):
-        """(MiB/s, the processors that the senders use) of WRITEs of 64 KiB from so many addresses to as many, by a thread
-        each: of one process or of several, that polls or sleeps when there is nothing to do. Both ends of a pair are on
-        one processor (two_pairs_row).
+        """(MiB/s, the processors that the senders use) of WRITEs of 64 KiB from so many addresses to as many, by a
+        thread each: of one process or of several, that polls or sleeps when there is nothing to do. Both ends of a
+        pair are on one processor (two_pairs_row).
         """
         a, b = self.cable.hosts
         program, words, targets = measure.BENCH / 'streams', [], []
@@ -245,8 +245,8 @@ class Result:
 
 
 def beside(ends, runs, unit, mark, measured, floor_name, floor):
-    """The medians of what is measured, of its floor, and of their ratio."""
-    value, base, ratio, steady = measure.median_steady(measured, floor, runs, ends.distance)
+    """The medians of what is measured, of its floor, and of their ratio. What has no mark is measured once."""
+    value, base, ratio, steady = measure.median_steady(measured, floor, runs if mark else 1, ends.distance)
     return Result(value, unit, steady, mark, floor_name, base, ratio)
 
 
@@ -392,7 +392,8 @@ def two_threads_row(ends, runs, how):
         seen.append((*ends.streams(1, 1, how), *ends.streams(2, count, how)))
         return seen[-1][2] / seen[-1][0]
 
-    result = beside(ends, runs, 'x', '>= 0.9', lambda: factor(threads, 1), 'two processes', lambda: factor(processes, 2))
+    result = beside(ends, runs, 'x', '>= 0.9', lambda: factor(threads, 1),
+                    'two processes', lambda: factor(processes, 2))
     one, one_used, two, two_used = map(statistics.median, zip(*threads))
     *_, others, others_used = map(statistics.median, zip(*processes))
     result.detail = f'({one:.0f}, {two:.0f} MiB/s by {one_used:.2f}, {two_used:.2f} processors)'
@@ -462,11 +463,8 @@ def loss_rows(at, runs):
                    lambda u=mtu, p=program, x=loss, m=mark, n=messages: loss_row(at(u), runs, p, x, m, n))
 
 
-def all_rows(at, runs):
-    """(name, function that measures the row); `at` gives the ends for an MTU and options."""
-    yield from iwarp_rows(at, runs)
-    yield from small_rows(at, runs)
-    yield from stream_rows(at, runs)
+def bandwidth_rows(at, runs):
+    """Beside TCP; and how far packets go on plain sockets."""
     for mtu in (1500, 9000):
         for program in ('ib_write_bw', 'ib_send_bw'):
             yield (f'{program} 64 KiB, MTU {mtu}',
@@ -474,12 +472,25 @@ def all_rows(at, runs):
     for operation in ('write', 'send'):  # those at 1500 are beside the streams
         yield (f'plain sockets, packets as of {operation} 64 KiB with ICRC, MTU 9000',
                lambda o=operation: gso_row(at(9000), runs, o, 4096, 'icrc'))
+
+
+def latency_rows(at, runs):
     for program, how in (('ib_send_lat', 'spin'), ('ib_write_lat', 'sleep'),
                          ('ib_read_lat', 'sleep')):
         yield (f'{program} 8 B, MTU 1500',
                lambda p=program, h=how: latency_row(at(1500), runs, p, h))
     yield 'plain sockets, packets as of ib_send_lat 8 B, MTU 1500', lambda: packets_row(at(1500), runs)
-    yield from loss_rows(at, runs)
+
+
+# The rows of each: (name, function that measures the row); `at` gives the ends for an MTU and options.
+SECTIONS = {
+    'iWARP': iwarp_rows,
+    'message rates': small_rows,
+    'streams': stream_rows,
+    'bandwidth': bandwidth_rows,
+    'latency': latency_rows,
+    'loss': loss_rows,
+}
 
 
 class Cables:
@@ -504,40 +515,47 @@ class Cables:
                 print(f'a cable: {error}', file=sys.stderr)
 
 
-def measured_rows(floors, runs, wanted):
+def attempt(name, row):
+    """The row's Result, or the exception in its place."""
+    print(f'{name} ...', file=sys.stderr)
+    try:
+        return row()
+    except (netns.Unavailable, *FAILURES) as error:
+        print(f'{name}: {error!r}' if not str(error) else error, file=sys.stderr)
+        return error
+
+
+def measured_rows(floors, runs, wanted, clock):
     """(name, Result, or the exception in its place) of the rows that are wanted, each when it is measured."""
     cables = Cables(floors)
     try:
-        for name, row in all_rows(cables.at, runs):
-            if not wanted(name):
-                continue
-            print(f'{name} ...', file=sys.stderr)
-            try:
-                result = row()
-            except (netns.Unavailable, *FAILURES) as error:
-                print(f'{name}: {error!r}' if not str(error) else error, file=sys.stderr)
-                result = error
-            yield name, result
+        for section, rows in SECTIONS.items():
+            for name, row in rows(cables.at, runs):
+                if not wanted(name):
+                    continue
+                with clock.section(f'between hosts, {section}'):
+                    result = attempt(name, row)
+                yield name, result
     finally:
         cables.close()
 
 
-def rows_as_dicts(floors, runs, wanted):
+def rows_as_dicts(floors, runs, wanted, clock):
     """The same for machines, a dict each: name, unit, value, floor, floor_name, ratio, mark, met (None without a mark),
     steady, detail; or name, failed (why), unavailable (whether the machine has not what the row needs).
     """
-    for name, result in measured_rows(floors, runs, wanted):
+    for name, result in measured_rows(floors, runs, wanted, clock):
         if isinstance(result, Exception):
             yield {'name': name, 'failed': reason(result), 'unavailable': isinstance(result, netns.Unavailable)}
         else:
             yield {'name': name, **result.items()}
 
 
-def run(floors, runs, wanted):
+def run(floors, runs, wanted, clock):
     """Prints the table of the rows that are wanted, whatever becomes of some; how many failed."""
     rows, failures = [], 0
     try:
-        for name, result in measured_rows(floors, runs, wanted):
+        for name, result in measured_rows(floors, runs, wanted, clock):
             if not isinstance(result, Exception):
                 rows.append((name, *result.cells()))
             elif isinstance(result, netns.Unavailable):
@@ -548,6 +566,7 @@ def run(floors, runs, wanted):
     finally:
         if rows:
             print(f'\nBetween two hosts (namespaces, veth), medians of {runs} runs, each beside plain '
-                  f'sockets; steady: those in which the processors stayed equally far apart:\n')
+                  f'sockets; rows without a mark once.\nsteady: runs in which the processors stayed equally far '
+                  f'apart:\n')
             measure.print_table(('what', 'measured', 'beside it', 'ratio', 'steady', 'mark', ''), rows)
     return failures

@@ -4,6 +4,7 @@ depends on the machine and on who else uses it; a ratio to a floor measured in t
 
 Both ends, and the floors, run on two processor cores of their own (tests/bench/cores.h).
 """
+import contextlib
 import os
 import pathlib
 import pwd
@@ -11,6 +12,7 @@ import re
 import statistics
 import subprocess
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / 'tests/integration'))
@@ -46,6 +48,28 @@ def shared_caches(cpus):
         if any(ends[0] <= int(cpus[1]) <= ends[-1] for ends in ranges):
             names.append(f'L{level}')
     return sorted(set(names)) if found else None
+
+
+class Clock:
+    """What the sections of a run take."""
+
+    def __init__(self):
+        self._begin = time.monotonic()
+        self._sections = {}
+
+    @contextlib.contextmanager
+    def section(self, name):
+        """Adds what its body takes to the section's time."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self._sections[name] = self._sections.get(name, 0) + time.monotonic() - begin
+
+    def seconds(self):
+        """{section: whole seconds} of those that took any, and of all."""
+        rounded = {name: round(each) for name, each in self._sections.items()}
+        return {**{name: each for name, each in rounded.items() if each}, 'all': round(time.monotonic() - self._begin)}
 
 
 class AsUser:
