@@ -104,7 +104,7 @@ class Report:
     def __init__(self, as_json):
         self._as_json = as_json
         self._tables = []
-        self._met, self._missed, self._failed = [], [], []
+        self._met, self._missed, self._failed, self._unjudged = [], [], [], []
 
     def attempt(self, name, function):
         """(what the function returns, None), or (None, why it failed). One row that fails stops no other."""
@@ -124,6 +124,10 @@ class Report:
         (self._met if verdict == 'met' else self._missed).append(name)
         return verdict
 
+    def cannot_judge(self, name):
+        """What the mark is of was not measured, as UCX is not installed."""
+        self._unjudged.append(name)
+
     def line(self, **fields):
         """For machines."""
         if self._as_json:
@@ -139,7 +143,7 @@ class Report:
         """Prints all tables; how many rows failed."""
         if floors.lines:
             self.line(**machine(floors))
-        self.line(name='marks', met=self._met, missed=self._missed, failed=self._failed)
+        self.line(name='marks', met=self._met, missed=self._missed, failed=self._failed, unjudged=self._unjudged)
         if not self._as_json and (self._failed or any(rows for _, _, rows in self._tables)):
             self._print(floors)
         return len(self._failed)
@@ -152,8 +156,9 @@ class Report:
                 print(f'\n{title}\n')
                 measure.print_table(head, rows)
         missed = f': {"; ".join(self._missed)}' if self._missed else ''
+        unjudged = f'. {len(self._unjudged)} not judged: {"; ".join(self._unjudged)}' if self._unjudged else ''
         failed = f'. {len(self._failed)} FAILED: {"; ".join(self._failed)}' if self._failed else ''
-        print(f'\nOn one host {len(self._met)} marks met, {len(self._missed)} missed{missed}{failed}')
+        print(f'\nOn one host {len(self._met)} marks met, {len(self._missed)} missed{missed}{unjudged}{failed}')
 
 
 def machine(floors):
@@ -259,6 +264,7 @@ def judge_row(report, row, values, main):
         target, what = target[where == 'far'], f'{what} ({where})'
     value = ratio_of(values, main, to) if to else statistics.median(values[main])
     if value is None:
+        report.cannot_judge(row.name)
         return (f'{target} {what}', 'not measured'), {}
     verdict = report.judge(row.name, value, target)
     return ((f'{target} {what}', told(verdict, value)),
@@ -463,9 +469,9 @@ def run_crowds(report, runners, runs, wanted):
     crowds = [*(('peers', [], n) for n in PEERS), *(('alltoall', ['--all'], n - 1) for n in EVERYBODY),
               *(('near', ['--near', 16], n - 1) for n in NEAR)]
     for kind, options, count in crowds:
-        if not wanted(f'{kind} {count}', count + 1 == LONG):
-            continue
         crowd = Crowd(kind, options, count)
+        if not wanted(crowd.name, count + 1 == LONG):
+            continue
         seen, reason = report.attempt(crowd.name, lambda c=crowd: c.show(report, c.measure(runners, runs)))
         if reason:
             rows.append((crowd.name, '', 'FAILED', *5 * [''], reason))

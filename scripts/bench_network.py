@@ -553,11 +553,13 @@ def rows_as_dicts(floors, runs, wanted, clock):
 
 def run(floors, runs, wanted, clock):
     """Prints the table of the rows that are wanted, whatever becomes of some; how many failed."""
-    rows, failures = [], 0
+    rows, failures, met, missed = [], 0, 0, []
     try:
         for name, result in measured_rows(floors, runs, wanted, clock):
             if not isinstance(result, Exception):
                 rows.append((name, *result.cells()))
+                met += result.met is True
+                missed += [name] if result.met is False else []
             elif isinstance(result, netns.Unavailable):
                 rows.append((name, 'not measured', reason(result), '', '', '', ''))
             else:
@@ -569,4 +571,5 @@ def run(floors, runs, wanted, clock):
                   f'sockets; rows without a mark once.\nsteady: runs in which the processors stayed equally far '
                   f'apart:\n')
             measure.print_table(('what', 'measured', 'beside it', 'ratio', 'steady', 'mark', ''), rows)
+            print(f'\nBetween hosts {met} marks met, {len(missed)} missed{": " if missed else ""}{"; ".join(missed)}')
     return failures
