@@ -16,6 +16,15 @@ enum receive_l3 {
 	L3_IPV4 = 2,
 };
 
+bool receive_takes_datagrams(const struct qp *qp)
+{
+	enum ibv_qp_state state = qp_state(qp);
+
+	return qp->type == IBV_QPT_UD && !qp->closed &&
+	       (state == IBV_QPS_RTR || state == IBV_QPS_RTS || state == IBV_QPS_SQD ||
+		state == IBV_QPS_SQE);
+}
+
 bool receive_take(struct qp *qp)
 {
 	if (!qp->has_receive)

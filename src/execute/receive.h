@@ -33,6 +33,9 @@ struct receive_end {
 	bool solicited;
 };
 
+/* The QP is one for datagrams, in a state to receive them, and is not being destroyed. */
+bool receive_takes_datagrams(const struct qp *qp);
+
 /* Takes the next receive, unless the QP has a current one. False: none is posted. */
 bool receive_take(struct qp *qp);
 

@@ -177,20 +177,12 @@ enum wire_result datagram_transmit(struct qp *qp, uint32_t seq, unsigned most, u
 	return result;
 }
 
-static bool receives(const struct qp *qp)
-{
-	enum ibv_qp_state state = qp_state(qp);
-
-	return qp->type == IBV_QPT_UD && (state == IBV_QPS_RTR || state == IBV_QPS_RTS ||
-					  state == IBV_QPS_SQD || state == IBV_QPS_SQE);
-}
-
 /* IBA 9.8.3: drops a datagram that does not fit; the next one gets its receive. */
 static bool accept_packet(struct qp *qp, const struct packet *packet)
 {
 	uint32_t bytes = GRH_BYTES + packet->payload_bytes;
 
-	if (!receives(qp)) {
+	if (!receive_takes_datagrams(qp)) {
 		cause_report_ratelimited(CAUSE_UD_NO_QP, qp->ib.qp_num, "from QP 0x%06x",
 					 packet->src_qpn);
 		return false;

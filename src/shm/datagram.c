@@ -252,7 +252,6 @@ static enum cause scatter(struct qp *qp, const struct record_header *header, con
 void datagram_deliver(struct qp *qp, const struct record_header *header, const uint8_t *payload)
 	REQUIRES(qp->lock)
 {
-	enum ibv_qp_state state = qp_state(qp);
 	struct receive_end end = {
 		.opcode = IBV_WC_RECV,
 		.wc_flags = IBV_WC_GRH,
@@ -262,9 +261,7 @@ void datagram_deliver(struct qp *qp, const struct record_header *header, const u
 	};
 	enum cause cause;
 
-	if (qp->type != IBV_QPT_UD || header->bytes < GRH_BYTES ||
-	    (state != IBV_QPS_RTR && state != IBV_QPS_RTS && state != IBV_QPS_SQD &&
-	     state != IBV_QPS_SQE)) {
+	if (header->bytes < GRH_BYTES || !receive_takes_datagrams(qp)) {
 		cause_report_ratelimited(CAUSE_UD_NO_QP, qp->ib.qp_num, "from QP 0x%06x",
 					 header->src_qpn);
 		return;

@@ -210,6 +210,13 @@ static void wait_for_datagrams(struct qp *qp)
 	}
 }
 
+static void close_to_datagrams(struct qp *qp, bool closed)
+{
+	lock_acquire(&qp->lock);
+	qp->closed = closed;
+	lock_release(&qp->lock);
+}
+
 VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 {
 	UNCANCELLED;
@@ -218,6 +225,11 @@ VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	if (!live_object_remove(&qp_of(qp)->live, &qp->handle))
 		return error_unknown_object("ibv_destroy_qp");
 	/*
+	 * Datagrams that come now have nobody who hears of them, and UCX has unmapped the memory of
+	 * its receives, though an adapter could still store there.
+	 */
+	close_to_datagrams(qp_of(qp), true);
+	/*
 	 * First acknowledges what the program has seen completed, in case another thread is about
 	 * to do so. Otherwise the peer may hear of the end in another way (a DREQ) before the
 	 * acknowledgement.
@@ -225,8 +237,10 @@ VERBS_EXPORT int ibv_destroy_qp(struct ibv_qp *qp)
 	adapter_catch_up(qp_of(qp));
 	wait_for_datagrams(qp_of(qp));
 	error = -qp_destroy(qp_of(qp));
-	if (error)
+	if (error) {
+		close_to_datagrams(qp_of(qp), false);
 		live_object_add(&qp_of(qp)->live, qp->handle);
+	}
 	return error;
 }
 

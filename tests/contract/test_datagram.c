@@ -500,6 +500,11 @@ static void op_group(struct side *side, void *argument)
 				: ibv_attach_mcast(side->qp[op->qp], &group, 0);
 }
 
+static void op_destroy_member(struct side *side, void *argument)
+{
+	*(int *)argument = ibv_destroy_qp(side->qp[0]);
+}
+
 static void op_address_group(struct side *side, void *argument)
 {
 	struct ibv_ah_attr attr = { .is_global = 1,
@@ -530,6 +535,9 @@ static void rule_25_multicast_reaches_all(struct pair *pair)
 		post_receive(members[i / 2], i % 2, RECEIVE(.wr_id = 50, .length = 64));
 		post_receive(members[i / 2], i % 2, RECEIVE(.wr_id = 51, .length = 64));
 	}
+	/* one that is not destroyed after all goes on */
+	RUN(b, op_destroy_member, &error);
+	REQUIRE(error == EBUSY, "ibv_destroy_qp of a group's member: %s", strerror(error));
 	RUN(a, op_address_group, &error);
 	REQUIRE(error == 0, "ibv_create_ah: %s", strerror(error));
 	request = DATAGRAM(b, .wr_id = 1, .length = 8);

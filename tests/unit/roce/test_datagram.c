@@ -360,6 +360,21 @@ static void test_dropped(void **state)
 	assert_int_equal(rig_completion(&rig).byte_len, 60);
 }
 
+/* Its program may have unmapped the memory of the receives before it destroys the QP. */
+static void test_none_for_a_qp_that_is_being_destroyed(void **state)
+{
+	post_receive(1, 2000);
+	memset(there, 0, BYTES);
+	b->closed = true;
+	assert_int_equal(send(16, 0x11), WIRE_SENT);
+	assert_true(rig_is_quiet(&rig));
+	for (unsigned i = 0; i < 40 + 16; i++)
+		assert_int_equal(there[i], 0);
+	b->closed = false;
+	assert_int_equal(send(16, 0x11), WIRE_SENT);
+	assert_int_equal(rig_completion(&rig).byte_len, 40 + 16);
+}
+
 static void test_refused(void **state)
 {
 	enum cause cause;
@@ -462,6 +477,7 @@ int main(void)
 		TEST(v6_header),
 		TEST(immediate),
 		TEST(dropped),
+		TEST(none_for_a_qp_that_is_being_destroyed),
 		TEST(refused),
 		TEST(no_route_is_told),
 		TEST(multicast),
