@@ -132,6 +132,20 @@ static const uint8_t *decode_extended(const uint8_t *at, unsigned headers, struc
 	return at;
 }
 
+bool packet_batch_ends_in_ack(const uint8_t *batch, size_t bytes, size_t segment)
+{
+	size_t last = bytes - bytes % segment;
+
+	if (!last || last == bytes || packet_service(batch[last]) != PACKET_RC ||
+	    packet_opcode(batch[last])->kind != PACKET_ACK)
+		return false;
+	for (size_t at = 0; at < last; at += segment)
+		if (packet_service(batch[at]) != PACKET_RC ||
+		    packet_opcode(batch[at])->kind >= OPERATIONS_OF_PEER)
+			return false;
+	return true;
+}
+
 enum packet_error packet_decode(const uint8_t *bytes, size_t length, struct packet *out)
 {
 	const struct packet_opcode *row;

@@ -132,6 +132,12 @@ enum packet_error {
 	PACKET_BAD_LENGTH, /* payload where there is none, or not a multiple of 4 with the pad */
 };
 
+/*
+ * Whether a batch of packets with their ICRCs, each of `segment` bytes but a shorter last one, has
+ * an acknowledgement or a NAK of RC as the last, and requests of RC alone before it.
+ */
+bool packet_batch_ends_in_ack(const uint8_t *batch, size_t bytes, size_t segment);
+
 /* Any bytes of any length. On an error *out holds the fields before it. */
 enum packet_error packet_decode(const uint8_t *bytes, size_t length, struct packet *out);
 

@@ -10,6 +10,7 @@
 #include "base/fork_free.h"
 #include "base/syscall.h"
 #include "packet/icrc.h"
+#include "packet/packet.h"
 #include "udp/udp.h"
 #include "base/gid.h"
 #include "udp/udp_port.h"
@@ -172,10 +173,44 @@ static void count_damaged(const struct wire_port *port)
 		counter_add(COUNTER_RX_ICRC_ENCAPSULATED);
 }
 
+/* Whether the packet's ICRC is right. Counts it. */
+static bool check(struct wire_port *port, const struct envelope *e, const uint8_t *bytes,
+		  size_t length, uint16_t *id)
+{
+	if (!icrc_check(&port->inbox->memo, &e->path, bytes, length, id)) {
+		count_damaged(port);
+		damage_on_wrong(&port->damage, &e->flow);
+		return false;
+	}
+	count(port, length);
+	damage_on_right(&port->damage, &e->flow);
+	return true;
+}
+
+static void set(struct wire_arrival *arrival, const uint8_t *bytes, size_t length)
+{
+	arrival->bytes = bytes;
+	arrival->length = (uint32_t)(length - ICRC_BYTES);
+}
+
+static void pass(struct wire_arrival *arrival, bool more,
+		 void (*receive)(const struct wire_arrival *arrival))
+{
+	if (!arrival->bytes)
+		return;
+	arrival->more = more;
+	receive(arrival);
+	arrival->bytes = NULL;
+}
+
 /*
  * Passes the packets of a datagram, or of a GRO batch, to `receive`, and drops those with a wrong
  * ICRC. Passes each only after it has found the next good one, so that arrival.more is exact.
  * Returns the number of packets, damaged ones included.
+ *
+ * An acknowledgement at the end of a batch of requests is passed first. It left with the answer to
+ * what it acknowledges (transmit.c, piggyback_ack), and the program is to find its own request
+ * completed no later than that answer: tgtd closes the connection otherwise.
  */
 static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_t now_ns,
 			void (*receive)(const struct wire_arrival *arrival))
@@ -184,7 +219,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 	const uint8_t *bytes = h.msg_iov->iov_base;
 	size_t left = m->msg_len;
 	struct envelope e;
-	struct wire_arrival arrival = { .flow = &e.flow, .when_ns = now_ns, .more = true };
+	struct wire_arrival ack, arrival = { .flow = &e.flow, .when_ns = now_ns };
 	unsigned packets = 0;
 	uint16_t id = 0;
 
@@ -193,29 +228,32 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 		return 1;
 	}
 	open_envelope(port, &h, left, &e);
+	ack = arrival;
+	if (packet_batch_ends_in_ack(bytes, left, e.segment)) {
+		size_t length = left % e.segment;
+		uint16_t last = (uint16_t)(left / e.segment);
+
+		left -= length;
+		if (check(port, &e, bytes + left, length, &last))
+			set(&ack, bytes + left, length);
+		packets++;
+	}
 	while (left) {
 		size_t length = left < e.segment ? left : e.segment;
 
 		/* The IPv4 identification increments from segment to segment, mostly from 0. */
-		if (icrc_check(&port->inbox->memo, &e.path, bytes, length, &id)) {
-			count(port, length);
-			damage_on_right(&port->damage, &e.flow);
-			if (arrival.bytes)
-				receive(&arrival);
-			arrival.bytes = bytes;
-			arrival.length = (uint32_t)(length - ICRC_BYTES);
-		} else {
-			count_damaged(port);
-			damage_on_wrong(&port->damage, &e.flow);
+		if (check(port, &e, bytes, length, &id)) {
+			pass(&ack, true, receive);
+			pass(&arrival, true, receive);
+			set(&arrival, bytes, length);
 		}
 		id++;
 		packets++;
 		bytes += length;
 		left -= length;
 	}
-	arrival.more = false;
-	if (arrival.bytes)
-		receive(&arrival);
+	pass(&ack, false, receive);
+	pass(&arrival, false, receive);
 	return packets;
 }
 

@@ -137,29 +137,39 @@ static void end_init(struct end *end, unsigned which)
 	memcpy(network.from, addresses[gid_is_v4(addresses[which]) ? 0 : 3], WIRE_GID_BYTES);
 }
 
-/* Packets of 24 bytes, the last of `last`; how many were sent. */
-static unsigned send_burst(struct end *from, unsigned to, unsigned count, uint16_t last)
+static unsigned send_packets(struct end *from, unsigned to, struct wire_packet *packets,
+			     unsigned count)
 {
 	struct wire_flow flow = { .port = from->port,
 				  .sender = &from->port->shared,
 				  .hop_limit = 64 };
-	struct wire_packet packets[WIRE_BURST];
 	unsigned sent;
 
-	memset(packets, 0, sizeof(packets));
-	for (unsigned i = 0; i < count; i++)
-		packets[i].header_bytes = i + 1 < count ? 24 : last;
 	memcpy(flow.remote, addresses[to], WIRE_GID_BYTES);
 	udp_send(&flow, packets, count, &sent);
 	return sent;
 }
 
+/* Packets of 24 bytes, the last of `last`; how many were sent. */
+static unsigned send_burst(struct end *from, unsigned to, unsigned count, uint16_t last)
+{
+	struct wire_packet packets[WIRE_BURST];
+
+	memset(packets, 0, sizeof(packets));
+	for (unsigned i = 0; i < count; i++)
+		packets[i].header_bytes = i + 1 < count ? 24 : last;
+	return send_packets(from, to, packets, count);
+}
+
 static unsigned arrived;
+static uint8_t order[WIRE_BURST]; /* the numbers of those that arrived, and whether more follow */
+static bool more[WIRE_BURST];
 static const struct arena_traffic *seen_by_receiver;
 
 static void receive(const struct wire_arrival *arrival)
 {
-	arrived++;
+	order[arrived] = arrival->bytes[11];
+	more[arrived++] = arrival->more;
 	/* whoever acts on the packet finds it counted */
 	assert_true(seen_by_receiver->received_unicast + seen_by_receiver->received_multicast >=
 		    arrived);
@@ -283,6 +293,75 @@ static void damaged_packets_count_for_the_device(void **state)
 	counter_init(NULL);
 }
 
+#define ACKNOWLEDGE 0x11
+
+static void an_acknowledgement_behind_requests_is_passed_first(void **state)
+{
+	static const struct {
+		uint8_t opcode[3]; /* of equal length, and before the last, which is shorter */
+		uint8_t last;
+		int damaged; /* -1: none */
+		uint8_t count, order[4];
+	} rows[] = {
+		{ { 0x00, 0x01, 0x02 }, ACKNOWLEDGE, -1, 4, { 3, 0, 1, 2 } },
+		{ { 0x17, 0x0a, 0x0c }, ACKNOWLEDGE, -1, 4, { 3, 0, 1, 2 } },
+		{ { 0x00, 0x01, 0x02 }, ACKNOWLEDGE, 0, 3, { 3, 1, 2 } },
+		{ { 0x00, 0x01, 0x02 }, ACKNOWLEDGE, 2, 3, { 3, 0, 1 } },
+		{ { 0x00, 0x01, 0x02 }, ACKNOWLEDGE, 3, 3, { 0, 1, 2 } },
+		{ { 0x00, 0x01, 0x02 }, 0x05, -1, 4, { 0, 1, 2, 3 } },
+		/* what it acknowledges may be behind a response, which has to come first */
+		{ { 0x0e, 0x0e, 0x0f }, ACKNOWLEDGE, -1, 4, { 0, 1, 2, 3 } },
+		{ { 0x02, 0x0d, 0x0f }, ACKNOWLEDGE, -1, 4, { 0, 1, 2, 3 } },
+		{ { 0x04, 0x12, 0x04 }, ACKNOWLEDGE, -1, 4, { 0, 1, 2, 3 } },
+		{ { 0x04, 0x64, 0x04 }, ACKNOWLEDGE, -1, 4, { 0, 1, 2, 3 } }, /* UD */
+	};
+	struct end from, to;
+
+	for (unsigned v6 = 0; v6 < 2; v6++)
+		for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+			struct wire_packet packets[WIRE_BURST];
+
+			memset(packets, 0, sizeof(packets));
+			for (unsigned j = 0; j < 4; j++) {
+				packets[j].header[0] = j < 3 ? rows[i].opcode[j] : rows[i].last;
+				packets[j].header[11] = (uint8_t)j;
+				packets[j].header_bytes = j < 3 ? 24 : 16;
+			}
+			end_init(&from, v6 ? 3 : 0);
+			end_init(&to, v6 ? 4 : 1);
+			assert_int_equal(send_packets(&from, v6 ? 4 : 1, packets, 4), 4);
+			if (rows[i].damaged >= 0)
+				network.bytes[rows[i].damaged * 28 + 13] ^= 1;
+			take(&to);
+			assert_int_equal(arrived, rows[i].count);
+			assert_memory_equal(order, rows[i].order, arrived);
+			for (unsigned j = 0; j < arrived; j++)
+				assert_int_equal(more[j], j + 1 < arrived);
+			udp_close(from.port);
+			udp_close(to.port);
+		}
+}
+
+static void an_acknowledgement_is_passed_behind_damaged_requests(void **state)
+{
+	struct wire_packet packets[WIRE_BURST];
+	struct end from, to;
+
+	memset(packets, 0, sizeof(packets));
+	packets[0].header_bytes = 24;
+	packets[1].header[0] = ACKNOWLEDGE;
+	packets[1].header_bytes = 16;
+	end_init(&from, 0);
+	end_init(&to, 1);
+	assert_int_equal(send_packets(&from, 1, packets, 2), 2);
+	network.bytes[13] ^= 1;
+	take(&to);
+	assert_int_equal(arrived, 1);
+	assert_false(more[0]);
+	udp_close(from.port);
+	udp_close(to.port);
+}
+
 int main(void)
 {
 	static const struct CMUnitTest tests[] = {
@@ -290,6 +369,8 @@ int main(void)
 		cmocka_unit_test(what_does_not_leave_is_not_counted),
 		cmocka_unit_test(multicast_counts_as_such),
 		cmocka_unit_test(damaged_packets_count_for_the_device),
+		cmocka_unit_test(an_acknowledgement_behind_requests_is_passed_first),
+		cmocka_unit_test(an_acknowledgement_is_passed_behind_damaged_requests),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
