@@ -25,6 +25,7 @@
 #include "adapter/wakeup.h"
 #include "base/clock.h"
 #include "memory/hazard.h"
+#include "memory/memory.h"
 #include "roce/roce.h"
 #include "shm/retry.h"
 #include "shm/timer.h"
@@ -280,6 +281,7 @@ static void shorten_time_slice(void)
 static void *run(void *arg)
 {
 	listening_begin();
+	memory_check_copies();
 	liveness_begin(own);
 	sem_post(&begun);
 	pthread_setname_np(pthread_self(), "verbatim-prog");

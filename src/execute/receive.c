@@ -70,8 +70,8 @@ enum cause receive_scatter(struct qp *qp, size_t offset, const void *from, size_
 	if (qp->type == IBV_QPT_UD && offset == 0 && bytes >= GRH_BYTES)
 		qp->receive_l3 =
 			grh[0] >> 4 != 6 && grh[IPV4_OFFSET] == IPV4_VERSION ? L3_IPV4 : L3_OTHER;
-	return name_receive(
-		memory_scatter(qp->receive.sge, qp->receive.num_sge, pd, offset, from, bytes));
+	return name_receive((qp->type == IBV_QPT_UD ? memory_scatter_datagram : memory_scatter)(
+		qp->receive.sge, qp->receive.num_sge, pd, offset, from, bytes));
 }
 
 enum verdict receive_deliver(struct qp *qp, size_t offset, const void *from, size_t bytes,

@@ -190,9 +190,43 @@ enum cause memory_check(const struct ibv_sge *sge, uint32_t count, uint32_t pd, 
 	return CAUSE_NONE;
 }
 
+/* This thread's copies to the program's memory are checked: memory_check_copies. */
+static _Thread_local bool checks_copies __attribute__((tls_model("initial-exec")));
+
+void memory_check_copies(void)
+{
+	checks_copies = true;
+}
+
+/* By the kernel, which finds out whether the memory is there. What it cannot do is done directly.
+ */
+static enum cause store_piece(uint64_t to, const char *from, size_t bytes)
+{
+	int r = bounce_to(to, from, bytes);
+	uint64_t last = to + bytes - 1;
+
+	if (r == 0)
+		return CAUSE_NONE;
+	if (r == -EFAULT && !(memory_is_writable(to & ~3ull) && memory_is_writable(last & ~3ull)))
+		return CAUSE_MEMORY_FAULT_LOCAL;
+	memory_copy_ordered((void *)(uintptr_t)to, from, bytes);
+	return CAUSE_NONE;
+}
+
+static enum cause store_checked(uint64_t to, const char *from, size_t bytes)
+{
+	enum cause cause = CAUSE_NONE;
+
+	for (size_t n; bytes && cause == CAUSE_NONE; to += n, from += n, bytes -= n) {
+		n = bytes < BOUNCE_BYTES ? bytes : BOUNCE_BYTES;
+		cause = store_piece(to, from, n);
+	}
+	return cause;
+}
+
 /* Copies between `flat` and an SGE, from `at` bytes into it. */
-static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t access, size_t at,
-			     void *flat, size_t bytes)
+static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t access, bool checked,
+			     size_t at, void *flat, size_t bytes)
 {
 	struct arena_hazard *hazard = hazard_set(own_slot, sge->lkey);
 	enum cause cause = CAUSE_NONE;
@@ -213,7 +247,9 @@ static enum cause copy_piece(const struct ibv_sge *sge, uint32_t pd, uint32_t ac
 		if (access ? memory_copy_to(host, flat, bytes)
 			   : memory_copy_from(flat, host, bytes))
 			cause = CAUSE_MEMORY_FAULT_LOCAL;
-	} else if (access)
+	} else if (checked)
+		cause = store_checked(host, flat, bytes);
+	else if (access)
 		memory_copy_ordered((void *)(uintptr_t)host, flat, bytes);
 	else
 		memcpy(flat, (void *)(uintptr_t)host, bytes);
@@ -235,7 +271,7 @@ static size_t part_of(const struct ibv_sge *sge, size_t *offset, size_t bytes)
 }
 
 static enum cause copy_list(const struct ibv_sge *sge, uint32_t count, uint32_t pd, uint32_t access,
-			    size_t offset, char *flat, size_t bytes)
+			    bool checked, size_t offset, char *flat, size_t bytes)
 {
 	for (uint32_t i = 0; i < count && bytes; i++) {
 		size_t n = part_of(&sge[i], &offset, bytes);
@@ -243,7 +279,7 @@ static enum cause copy_list(const struct ibv_sge *sge, uint32_t count, uint32_t 
 
 		if (!n)
 			continue;
-		cause = copy_piece(&sge[i], pd, access, offset, flat, n);
+		cause = copy_piece(&sge[i], pd, access, checked, offset, flat, n);
 		if (cause != CAUSE_NONE)
 			return cause;
 		offset = 0;
@@ -256,13 +292,21 @@ static enum cause copy_list(const struct ibv_sge *sge, uint32_t count, uint32_t 
 enum cause memory_gather(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
 			 void *to, size_t bytes)
 {
-	return copy_list(sge, count, pd, 0, offset, to, bytes);
+	return copy_list(sge, count, pd, 0, false, offset, to, bytes);
 }
 
 enum cause memory_scatter(const struct ibv_sge *sge, uint32_t count, uint32_t pd, size_t offset,
 			  const void *from, size_t bytes)
 {
-	return copy_list(sge, count, pd, IBV_ACCESS_LOCAL_WRITE, offset, (char *)from, bytes);
+	return copy_list(sge, count, pd, IBV_ACCESS_LOCAL_WRITE, false, offset, (char *)from,
+			 bytes);
+}
+
+enum cause memory_scatter_datagram(const struct ibv_sge *sge, uint32_t count, uint32_t pd,
+				   size_t offset, const void *from, size_t bytes)
+{
+	return copy_list(sge, count, pd, IBV_ACCESS_LOCAL_WRITE, checks_copies, offset,
+			 (char *)from, bytes);
 }
 
 bool memory_may_wait(const struct ibv_sge *sge, uint32_t count)

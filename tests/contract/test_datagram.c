@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /* The unreliable services: rules 24 and 27 (UC) and 25 (UD) of the contract. */
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "expect.h"
@@ -418,6 +419,55 @@ static void rule_25_bad_receive_key(struct pair *pair)
 	expect_state(b, 0, IBV_QPS_ERR);
 }
 
+/* A page with a receive in it that is not there any more. */
+struct op_unmapped {
+	struct ibv_mr *mr;
+};
+
+static void op_post_unmapped(struct side *side, void *argument)
+{
+	struct op_unmapped *op = argument;
+	size_t length = (size_t)sysconf(_SC_PAGESIZE);
+	void *page = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct ibv_sge sge = { .addr = (uintptr_t)page, .length = 64 };
+	struct ibv_recv_wr wr = { .wr_id = 50, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	REQUIRE(page != MAP_FAILED, "mmap: %s", strerror(errno));
+	op->mr = ibv_reg_mr(side->pd, page, length, IBV_ACCESS_LOCAL_WRITE);
+	REQUIRE(op->mr, "ibv_reg_mr: %s", strerror(errno));
+	sge.lkey = op->mr->lkey;
+	REQUIRE(ibv_post_recv(side->qp[0], &wr, &bad) == 0, "ibv_post_recv");
+	munmap(page, length);
+	/* no thread of the program polls now, or soon did */
+	sleep_ms(QUIET_MS);
+}
+
+static void op_end_unmapped(struct side *side, void *argument)
+{
+	struct op_unmapped *op = argument;
+
+	REQUIRE(ibv_dereg_mr(op->mr) == 0, "ibv_dereg_mr");
+}
+
+/*
+ * UCX unmaps the memory of its receives before it destroys the QP. That an adapter would store in
+ * the pages that were there is not asked for; that the receiver goes on is.
+ */
+static void rule_25_receive_that_is_unmapped(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+	struct op_unmapped op;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD));
+	RUN(b, op_post_unmapped, &op);
+	post_send(a, 0, DATAGRAM(b, .wr_id = 1, .length = 8));
+	expect(a, SENDS, 1, IBV_WC_SUCCESS);
+	sleep_ms(QUIET_MS);
+	expect(b, RECEIVES, 50, IBV_WC_LOC_PROT_ERR);
+	expect_state(b, 0, IBV_QPS_ERR);
+	RUN(b, op_end_unmapped, &op);
+}
+
 /* One AH, many destinations: the QP is chosen by the request. */
 static void rule_25_one_address_many_qps(struct pair *pair)
 {
@@ -635,6 +685,7 @@ static const struct test tests[] = {
 	PAIR(rule_25_privileged_qkey),
 	PAIR(rule_25_no_receive_is_dropped),
 	PAIR(rule_25_receive_too_small_is_dropped),
+	APART(rule_25_receive_that_is_unmapped),
 	PAIR(rule_25_receive_kept_is_flushed),
 	PAIR(rule_25_receive_kept_is_given_back),
 	PAIR(rule_25_unknown_qp_is_dropped),
