@@ -3,7 +3,12 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* The lowest CPU of the core that this one belongs to; itself if the kernel does not say. */
 static int first_sibling(int cpu)
@@ -52,4 +57,29 @@ int cores_pin(int cpu)
 	CPU_ZERO(&set);
 	CPU_SET(cpu, &set);
 	return sched_setaffinity(0, sizeof(set), &set) ? -errno : 0;
+}
+
+pid_t cores_fork(const char *program, const int cpu[2], void (*answer)(void *), void *argument)
+{
+	pid_t child = fork();
+
+	if (child < 0) {
+		fprintf(stderr, "%s: ", program);
+		perror("fork");
+		exit(1);
+	}
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		cores_pin(cpu[1]);
+		answer(argument);
+		_exit(0);
+	}
+	cores_pin(cpu[0]);
+	return child;
+}
+
+void cores_end(pid_t child)
+{
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
 }

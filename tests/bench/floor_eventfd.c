@@ -8,13 +8,10 @@
  *
  * Prints nanoseconds.
  */
-#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -65,6 +62,16 @@ static int compare(const void *a, const void *b)
 	return (difference > 0) - (difference < 0);
 }
 
+static void answer(void *argument)
+{
+	const int *fds = argument;
+
+	for (;;) {
+		sleep_on(fds[1]);
+		wake(fds[0]);
+	}
+}
+
 int main(void)
 {
 	int fds[2] = { eventfd(0, EFD_CLOEXEC), eventfd(0, EFD_CLOEXEC) }, cpu[2];
@@ -74,23 +81,11 @@ int main(void)
 	cores_choose(cpu);
 	if (fds[0] < 0 || fds[1] < 0)
 		fail("floor_eventfd: eventfd");
-	child = fork();
-	if (child < 0)
-		fail("floor_eventfd: fork");
-	if (child == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		cores_pin(cpu[1]);
-		for (;;) {
-			sleep_on(fds[1]);
-			wake(fds[0]);
-		}
-	}
-	cores_pin(cpu[0]);
+	child = cores_fork("floor_eventfd", cpu, answer, fds);
 	one_round(fds); /* warms up, and waits for the child */
 	for (int i = 0; i < ROUNDS; i++)
 		rounds[i] = one_round(fds);
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	cores_end(child);
 	qsort(rounds, ROUNDS, sizeof(*rounds), compare);
 	printf("%.0f\n", rounds[ROUNDS / 2]);
 	return 0;

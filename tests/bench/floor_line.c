@@ -7,16 +7,12 @@
  *
  * Prints "CPU CPU NANOSECONDS".
  */
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cores.h"
 
@@ -40,8 +36,10 @@ static void wait_for(struct line *line, uint32_t turn)
 		relax();
 }
 
-static void answer(struct line *line)
+static void answer(void *argument)
 {
+	struct line *line = argument;
+
 	for (uint32_t turn = 1;; turn += 2) {
 		wait_for(line, turn);
 		atomic_store_explicit(&line->turn, turn + 1, memory_order_release);
@@ -82,22 +80,11 @@ int main(void)
 		fprintf(stderr, "floor_line: needs two CPUs\n");
 		return 1;
 	}
-	child = fork();
-	if (child < 0) {
-		perror("floor_line: fork");
-		return 1;
-	}
-	if (child == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		cores_pin(cpu[1]);
-		answer(line);
-	}
-	cores_pin(cpu[0]);
+	child = cores_fork("floor_line", cpu, answer, line);
 	one_round(line); /* warms up, and waits for the child */
 	for (int i = 0; i < ROUNDS; i++)
 		rounds[i] = one_round(line);
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
+	cores_end(child);
 	qsort(rounds, ROUNDS, sizeof(*rounds), compare);
 	printf("%d %d %.1f\n", cpu[0], cpu[1], rounds[ROUNDS / 2]);
 	return 0;

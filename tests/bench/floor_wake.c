@@ -10,22 +10,20 @@
  * Prints nanoseconds.
  */
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "cores.h"
 
-#define TURNS	 10000
-#define PAUSE_NS 10000 /* in which the other process goes to sleep, if it is quick */
+#define TURNS	  10000
+#define TURNS_MAX 100000u
+#define PAUSE_NS  10000 /* in which the other process goes to sleep, if it is quick */
 
 struct words {
 	_Alignas(128) _Atomic uint32_t asked; /* the futex: how many requests */
@@ -40,8 +38,10 @@ static int64_t now_ns(void)
 	return now.tv_sec * INT64_C(1000000000) + now.tv_nsec;
 }
 
-static void answer(struct words *words)
+static void answer(void *argument)
 {
+	struct words *words = argument;
+
 	for (uint32_t done = 0;;) {
 		uint32_t asked = atomic_load_explicit(&words->asked, memory_order_acquire);
 
@@ -91,22 +91,16 @@ int main(void)
 		fprintf(stderr, "floor_wake: needs two CPUs\n");
 		return 1;
 	}
-	child = fork();
-	if (child < 0) {
-		perror("floor_wake: fork");
+	child = cores_fork("floor_wake", cpu, answer, words);
+	one_turn(words, ++turn); /* waits for the child */
+	for (int i = 0; i < TURNS && turn < TURNS_MAX; i += times[i] != 0)
+		times[i] = one_turn(words, ++turn);
+	cores_end(child);
+	if (turn == TURNS_MAX) {
+		fprintf(stderr, "floor_wake: the other process is not asleep after %d ns\n",
+			PAUSE_NS);
 		return 1;
 	}
-	if (child == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		cores_pin(cpu[0]);
-		answer(words);
-	}
-	cores_pin(cpu[1]);
-	one_turn(words, ++turn); /* waits for the child */
-	for (int i = 0; i < TURNS; i += times[i] != 0)
-		times[i] = one_turn(words, ++turn);
-	kill(child, SIGKILL);
-	waitpid(child, NULL, 0);
 	qsort(times, TURNS, sizeof(*times), compare);
 	printf("%lld\n", (long long)times[TURNS / 2]);
 	return 0;
