@@ -38,6 +38,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "rc.h"
+
 #define PROCESSES_MAX 1024u
 #define POLLS	      200000
 #define PINGS	      10000
@@ -131,14 +133,9 @@ static void meet(void)
 
 static void open_device(const char *name)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-
-	for (int i = 0; list && list[i] && !context; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), name))
-			context = ibv_open_device(list[i]);
+	context = rc_open_device(name);
 	if (!context)
 		fail("no device %s", name);
-	ibv_free_device_list(list);
 	pd = ibv_alloc_pd(context);
 	channel = ibv_create_comp_channel(context);
 	cq = ibv_create_cq(context, 68 * (int)processes, NULL, channel, 0);

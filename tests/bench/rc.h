@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
 /*
- * RC - what programs that measure WRITEs on RC QPs have in common: the device, a QP, its way to
- * RTS.
+ * RC - what programs that measure with verbs have in common: the device; of those that measure
+ * WRITEs, an RC QP and its way to RTS.
  *
  * In:  the device's name, the other end. Out: verbs objects, or an errno with which the caller
  * ends.

@@ -18,6 +18,8 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include "rc.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -43,13 +45,8 @@ static double now_us(void)
 
 static struct ibv_pd *open_pd(const char *name)
 {
-	struct ibv_device **list = ibv_get_device_list(NULL);
-	struct ibv_context *context = NULL;
+	struct ibv_context *context = rc_open_device(name);
 
-	for (int i = 0; list && list[i] && !context; i++)
-		if (!strcmp(ibv_get_device_name(list[i]), name))
-			context = ibv_open_device(list[i]);
-	ibv_free_device_list(list);
 	return context ? ibv_alloc_pd(context) : NULL;
 }
 
