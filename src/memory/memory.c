@@ -198,7 +198,9 @@ void memory_check_copies(void)
 	checks_copies = true;
 }
 
-/* By the kernel, which finds out whether the memory is there. What it cannot do is done directly.
+/*
+ * Has the kernel store, which finds out whether the memory is there. Where it cannot (no bounce
+ * buffer is free; pages migrate), this thread stores.
  */
 static enum cause store_piece(uint64_t to, const char *from, size_t bytes)
 {

@@ -45,15 +45,15 @@ enum cause memory_scatter(const struct ibv_sge *sge, uint32_t count, uint32_t pd
 			  const void *from, size_t bytes);
 
 /*
- * The same for a datagram. If this thread has called memory_check_copies, memory
- * that is not there is CAUSE_MEMORY_FAULT_LOCAL, at the cost of a system call; else SIGSEGV. A
- * program may unmap the memory of its receives and then destroy the QP, as UCX does: an adapter has
- * pinned pages. RC's peers have ended by then as a rule, but datagrams may come late.
+ * The same for a datagram. If this thread has called memory_check_copies, memory that is not there
+ * is CAUSE_MEMORY_FAULT_LOCAL, at the cost of a system call for each 4 KiB; else SIGSEGV. A program
+ * may unmap the memory of its receives and then destroy the QP, as UCX does: an adapter has pinned
+ * the pages. Peers of an RC QP have ended by then as a rule, but datagrams may come late.
  */
 enum cause memory_scatter_datagram(const struct ibv_sge *sge, uint32_t count, uint32_t pd,
 				   size_t offset, const void *from, size_t bytes);
 
-/* For the progress thread: nothing that its program does is to kill it. */
+/* This thread is the progress thread, which is not to die of memory that the program unmapped. */
 void memory_check_copies(void);
 
 /* For checks of an R_Key. */
