@@ -419,53 +419,130 @@ static void rule_25_bad_receive_key(struct pair *pair)
 	expect_state(b, 0, IBV_QPS_ERR);
 }
 
-/* A page with a receive in it that is not there any more. */
-struct op_unmapped {
+/* A page of its own for receives, registered. */
+static struct ibv_mr *register_page(struct side *side, void **page)
+{
+	size_t length = (size_t)sysconf(_SC_PAGESIZE);
 	struct ibv_mr *mr;
-};
+
+	*page = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	REQUIRE(*page != MAP_FAILED, "mmap: %s", strerror(errno));
+	mr = ibv_reg_mr(side->pd, *page, length, IBV_ACCESS_LOCAL_WRITE);
+	REQUIRE(mr, "ibv_reg_mr: %s", strerror(errno));
+	return mr;
+}
+
+static void receive_into(struct ibv_qp *qp, const struct ibv_mr *mr)
+{
+	struct ibv_sge sge = { (uintptr_t)mr->addr, 64, mr->lkey };
+	struct ibv_recv_wr wr = { .wr_id = 50, .sg_list = &sge, .num_sge = 1 }, *bad;
+
+	REQUIRE(ibv_post_recv(qp, &wr, &bad) == 0, "ibv_post_recv");
+}
 
 static void op_post_unmapped(struct side *side, void *argument)
 {
-	struct op_unmapped *op = argument;
-	size_t length = (size_t)sysconf(_SC_PAGESIZE);
-	void *page = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	struct ibv_sge sge = { .addr = (uintptr_t)page, .length = 64 };
-	struct ibv_recv_wr wr = { .wr_id = 50, .sg_list = &sge, .num_sge = 1 }, *bad;
+	struct ibv_mr **mr = argument;
+	void *page;
 
-	REQUIRE(page != MAP_FAILED, "mmap: %s", strerror(errno));
-	op->mr = ibv_reg_mr(side->pd, page, length, IBV_ACCESS_LOCAL_WRITE);
-	REQUIRE(op->mr, "ibv_reg_mr: %s", strerror(errno));
-	sge.lkey = op->mr->lkey;
-	REQUIRE(ibv_post_recv(side->qp[0], &wr, &bad) == 0, "ibv_post_recv");
-	munmap(page, length);
-	/* no thread of the program polls now, or soon did */
-	sleep_ms(QUIET_MS);
+	*mr = register_page(side, &page);
+	receive_into(side->qp[0], *mr);
+	munmap(page, (*mr)->length);
 }
 
 static void op_end_unmapped(struct side *side, void *argument)
 {
-	struct op_unmapped *op = argument;
-
-	REQUIRE(ibv_dereg_mr(op->mr) == 0, "ibv_dereg_mr");
+	REQUIRE(ibv_dereg_mr(*(struct ibv_mr **)argument) == 0, "ibv_dereg_mr");
 }
 
 /*
  * UCX unmaps the memory of its receives before it destroys the QP. That an adapter would store in
- * the pages that were there is not asked for; that the receiver goes on is.
+ * the pages that were there is not asked for; that the receiver goes on is. Nobody polls at its end
+ * when the datagram comes.
  */
 static void rule_25_receive_that_is_unmapped(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
-	struct op_unmapped op;
+	struct ibv_mr *mr;
 
 	pair_connect(pair, WITH(.type = IBV_QPT_UD));
-	RUN(b, op_post_unmapped, &op);
+	RUN(b, op_post_unmapped, &mr);
+	sleep_ms(QUIET_MS); /* longer than a poll lease */
 	post_send(a, 0, DATAGRAM(b, .wr_id = 1, .length = 8));
 	expect(a, SENDS, 1, IBV_WC_SUCCESS);
-	sleep_ms(QUIET_MS);
+	sleep_ms(QUIET_MS); /* the progress thread receives it */
 	expect(b, RECEIVES, 50, IBV_WC_LOC_PROT_ERR);
 	expect_state(b, 0, IBV_QPS_ERR);
-	RUN(b, op_end_unmapped, &op);
+	RUN(b, op_end_unmapped, &mr);
+}
+
+struct op_flood {
+	uint32_t qpn, ms;
+};
+
+/* Sends to that QP all the time. */
+static void op_flood(struct side *side, void *argument)
+{
+	const struct op_flood *op = argument;
+	struct ibv_sge sge = { (uintptr_t)side->buf, 8, side->mr->lkey };
+	struct ibv_send_wr wr = {
+		.opcode = IBV_WR_SEND,
+		.sg_list = &sge,
+		.num_sge = 1,
+		.send_flags = IBV_SEND_SIGNALED,
+		.wr.ud = { .ah = side->ah, .remote_qpn = op->qpn, .remote_qkey = QKEY },
+	};
+	uint64_t end_ms = now_ms() + op->ms;
+	struct ibv_send_wr *bad;
+	struct ibv_wc wc[16];
+	int outstanding = 0;
+
+	while (now_ms() < end_ms || outstanding) {
+		for (; outstanding < 32 && now_ms() < end_ms; outstanding++)
+			REQUIRE(ibv_post_send(side->qp[0], &wr, &bad) == 0, "ibv_post_send");
+		outstanding -= ibv_poll_cq(side->cq[SENDS], 16, wc);
+		REQUIRE(now_ms() < end_ms + WAIT_MS, "a datagram does not leave");
+	}
+}
+
+/* Receives for so long, then takes the memory away and, at once, the QP. */
+static void op_receive_unmap_destroy(struct side *side, void *argument)
+{
+	int qp = *(int *)argument, received = 0;
+	uint64_t end_ms = now_ms() + 10;
+	struct ibv_wc wc[16];
+	struct ibv_mr *mr;
+	void *page;
+
+	mr = register_page(side, &page);
+	for (unsigned i = 0; i < side->options.cap.max_recv_wr; i++)
+		receive_into(side->qp[qp], mr);
+	while (now_ms() < end_ms || !received) {
+		int n = ibv_poll_cq(side->cq[RECEIVES], 16, wc);
+
+		for (received += n; n > 0; n--)
+			receive_into(side->qp[qp], mr);
+		REQUIRE(now_ms() < end_ms + WAIT_MS, "no datagram comes");
+	}
+	munmap(page, mr->length);
+	REQUIRE(ibv_destroy_qp(side->qp[qp]) == 0, "ibv_destroy_qp");
+	side->qp[qp] = NULL;
+	REQUIRE(ibv_dereg_mr(mr) == 0, "ibv_dereg_mr");
+}
+
+/* The same while datagrams come, and the thread that destroys the QP is the one that polled. */
+static void rule_25_destroyed_with_receives_unmapped(struct pair *pair)
+{
+	struct end *a = &pair->a, *b = &pair->b;
+
+	pair_connect(pair, WITH(.type = IBV_QPT_UD, .qps = 8));
+	for (int qp = 0; qp < 8; qp++) {
+		struct op_flood flood = { .qpn = b->qpn[qp], .ms = 50 };
+
+		START(a, op_flood, &flood);
+		RUN(b, op_receive_unmap_destroy, &qp);
+		end_finish(a);
+	}
 }
 
 /* One AH, many destinations: the QP is chosen by the request. */
@@ -550,11 +627,6 @@ static void op_group(struct side *side, void *argument)
 				: ibv_attach_mcast(side->qp[op->qp], &group, 0);
 }
 
-static void op_destroy_member(struct side *side, void *argument)
-{
-	*(int *)argument = ibv_destroy_qp(side->qp[0]);
-}
-
 static void op_address_group(struct side *side, void *argument)
 {
 	struct ibv_ah_attr attr = { .is_global = 1,
@@ -571,6 +643,7 @@ static void rule_25_multicast_reaches_all(struct pair *pair)
 {
 	struct end *a = &pair->a, *b = &pair->b;
 	struct end *members[] = { a, b };
+	struct op_destroy_qp destroy = { .qp = 0 };
 	struct request request;
 	int error;
 
@@ -586,8 +659,9 @@ static void rule_25_multicast_reaches_all(struct pair *pair)
 		post_receive(members[i / 2], i % 2, RECEIVE(.wr_id = 51, .length = 64));
 	}
 	/* one that is not destroyed after all goes on */
-	RUN(b, op_destroy_member, &error);
-	REQUIRE(error == EBUSY, "ibv_destroy_qp of a group's member: %s", strerror(error));
+	RUN(b, op_destroy_qp, &destroy);
+	REQUIRE(destroy.result == EBUSY, "ibv_destroy_qp of a group's member: %s",
+		strerror(destroy.result));
 	RUN(a, op_address_group, &error);
 	REQUIRE(error == 0, "ibv_create_ah: %s", strerror(error));
 	request = DATAGRAM(b, .wr_id = 1, .length = 8);
@@ -686,6 +760,7 @@ static const struct test tests[] = {
 	PAIR(rule_25_no_receive_is_dropped),
 	PAIR(rule_25_receive_too_small_is_dropped),
 	APART(rule_25_receive_that_is_unmapped),
+	APART(rule_25_destroyed_with_receives_unmapped),
 	PAIR(rule_25_receive_kept_is_flushed),
 	PAIR(rule_25_receive_kept_is_given_back),
 	PAIR(rule_25_unknown_qp_is_dropped),
