@@ -23,12 +23,16 @@ static bool leaves_host(const struct wqe *wqe)
 	return !wqe->ah->local && !gid_is_multicast(wqe->ah->attr.grh.dgid.raw);
 }
 
-/* The n-th post since this thread's last poll; several threads on one QP share the count. */
+/*
+ * The n-th post since this thread's last poll; several threads on one QP share the count. Behind
+ * posts that filled a batch the first ones count as those of the next.
+ */
 static bool is_in_a_row(struct shm_qp *lq)
 {
 	if (lq->posts_of != nagle.polls) {
 		lq->posts_of = nagle.polls;
-		lq->posts = 0;
+		lq->posts = lq->filled ? NAGLE_AT_ONCE : 0;
+		lq->filled = false;
 	}
 	return ++lq->posts > NAGLE_AT_ONCE;
 }
@@ -86,6 +90,7 @@ bool nagle_waits(struct shm_qp *lq)
 		return true; /* for something else, which ends with a call of the requester */
 	if (!more || !list_qp(lq->qp->ib.qp_num)) {
 		lq->streams = lq->state == REQUESTER_BATCH_WAIT && is_filled(lq);
+		lq->filled = lq->filled || lq->streams;
 		lq->state = REQUESTER_READY; /* the timer finds nothing to do */
 		return false;
 	}

@@ -6,8 +6,8 @@
  * Out: whether a datagram waits for more of its kind, to leave in one GSO batch with them.
  *
  * The first NAGLE_AT_ONCE posts to a QP since the thread's last poll that found nothing leave at
- * once, so a request or an answer is never held up. What the thread posts in a row behind them
- * waits until
+ * once, so a request or an answer is never held up; but none if the posts before that poll filled a
+ * GSO batch, as a stream goes on. What the thread posts in a row behind them waits until
  *
  * - it fills a GSO batch, or one to another address follows;
  * - the thread finds no completion at its next poll, or arms a CQ;

@@ -212,6 +212,22 @@ static void test_a_stream_ends(void **state)
 	assert_int_equal(completed(), 2 * NAGLE_AT_ONCE + 105);
 }
 
+/* A stream goes on behind a poll that found nothing, and has no single datagrams there. */
+static void test_a_stream_goes_on(void **state)
+{
+	post(NAGLE_AT_ONCE + 100);
+	nagle_on_poll();
+	calls = 0;
+	post(20);
+	assert_int_equal(calls, 0);
+	nagle_on_poll();
+	assert_int_equal(calls, 1);
+	assert_int_equal(sent[0], 20);
+	post(NAGLE_AT_ONCE); /* the posts before filled no batch */
+	assert_int_equal(calls, 1 + NAGLE_AT_ONCE);
+	assert_int_equal(completed(), 2 * NAGLE_AT_ONCE + 120);
+}
+
 static void test_another_address_lets_them_leave(void **state)
 {
 	post(NAGLE_AT_ONCE + 5);
@@ -284,6 +300,7 @@ int main(void)
 		TEST(the_timer_lets_them_leave),
 		TEST(a_stream_seldom_needs_the_timer),
 		TEST(a_stream_ends),
+		TEST(a_stream_goes_on),
 		TEST(another_address_lets_them_leave),
 		TEST(local_ones_never_wait),
 		TEST(a_thread_that_never_polls),
