@@ -13,6 +13,9 @@ enum {
 	FECN = 0x80,
 	BECN = 0x40,
 	ACK_REQ = 0x80,
+	/* reserved in the IBA */
+	REQUEST_ORIGINAL = 0x01,
+	RESPONSE_ORIGINAL = 0x02,
 };
 
 #define BTH_ACK_REQ 8 /* the byte with that bit; the PSN follows */
@@ -68,6 +71,13 @@ static uint8_t *put64(uint8_t *at, uint64_t value)
 	return at + sizeof(big);
 }
 
+/* Others may answer with the reserved bits of a request, so these are two. */
+static uint8_t original_bit(uint8_t opcode)
+{
+	return packet_opcode(opcode)->kind < OPERATIONS_OF_PEER ? REQUEST_ORIGINAL
+								: RESPONSE_ORIGINAL;
+}
+
 static void decode_bth(const uint8_t *at, struct packet *out)
 {
 	out->opcode = at[0];
@@ -79,6 +89,7 @@ static void decode_bth(const uint8_t *at, struct packet *out)
 	out->becn = at[4] & BECN;
 	out->dest_qpn = get24(at + 5);
 	out->ack_req = at[8] & ACK_REQ;
+	out->original = at[8] & original_bit(out->opcode);
 	out->psn = psn_of(get24(at + 9));
 }
 
@@ -187,7 +198,8 @@ static uint8_t *encode_bth(const struct packet *packet, uint8_t *at)
 	*at++ = (uint8_t)packet->pkey;
 	*at++ = (uint8_t)((packet->fecn ? FECN : 0) | (packet->becn ? BECN : 0));
 	at = put24(at, packet->dest_qpn);
-	*at++ = packet->ack_req ? ACK_REQ : 0;
+	*at++ = (uint8_t)((packet->ack_req ? ACK_REQ : 0) |
+			  (packet->original ? original_bit(packet->opcode) : 0));
 	return put24(at, packet->psn.number);
 }
 

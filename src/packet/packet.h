@@ -103,6 +103,12 @@ struct packet {
 	uint8_t opcode;
 	uint8_t pad; /* 0..3 */
 	bool solicited, migrated, fecn, becn, ack_req;
+	/*
+	 * The lower two of the 7 reserved bits beside AckReq, which others send as 0 and ignore.
+	 * The first in a request: a response is missing, send it as it was. The second in a
+	 * response: this is how it was.
+	 */
+	bool original;
 	uint16_t pkey;
 	uint32_t dest_qpn; /* 24 bits */
 	psn_t psn;

@@ -3,6 +3,8 @@
 
 #include "base/counter.h"
 #include "memory/memory.h"
+#include "packet/kept.h"
+#include "roce/read_repair.h"
 #include "roce/request.h"
 #include "roce/retransmit.h"
 #include "roce/refusal.h"
@@ -130,12 +132,14 @@ static void on_ack(struct roce_qp *tq, const struct packet *packet)
 	psn_t end = kind == PACKET_SYNDROME_ACK ? psn_add(packet->psn, 1) : packet->psn;
 
 	if (!psn_equal(advance(tq, end, false), end)) {
+		if (tq->repair.open)
+			retransmit_on_answer(tq, false);
 		/* the response to a READ before it was lost (IBA 9.7.5.1.1) */
 		if (kind == PACKET_SYNDROME_NAK &&
 		    refusal_status(packet->syndrome) != IBV_WC_SUCCESS)
 			retransmit_on_refusal(tq);
 		else
-			retransmit_on_gap(tq, packet->psn);
+			retransmit_on_gap(tq, packet);
 		return;
 	}
 	if (tq->repair.open)
@@ -164,7 +168,9 @@ static void on_response(struct roce_qp *tq, const struct packet *packet,
 	struct wqe *wqe;
 
 	if (!psn_equal(advance(tq, packet->psn, false), packet->psn)) {
-		retransmit_on_gap(tq, packet->psn);
+		if (tq->repair.open)
+			retransmit_on_answer(tq, false);
+		retransmit_on_gap(tq, packet);
 		return;
 	}
 	wqe = find_oldest(tq, &seq);
@@ -225,25 +231,41 @@ static bool refuses_begun_read(struct roce_qp *tq, const struct packet *packet,
 	return answered && psn_equal(packet->psn, psn_sub(tq->una_psn, answered));
 }
 
+static void on_packet(struct roce_qp *tq, const struct packet *packet)
+{
+	enum ibv_qp_state state = qp_state(tq->qp);
+
+	if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || !is_in_flight(tq, packet))
+		return;
+	if (is_reserved(packet->syndrome))
+		return;
+	if (packet_opcode(packet->opcode)->kind == PACKET_ACK)
+		on_ack(tq, packet);
+	else if (packet->syndrome >> 5 == PACKET_SYNDROME_ACK)
+		on_response(tq, packet, packet_opcode(packet->opcode));
+	if (qp_state(tq->qp) == state)
+		sendq_complete(tq);
+}
+
 void completer_on_packet(struct roce_qp *tq, const struct packet *packet,
 			 const struct packet_opcode *op)
 {
-	enum ibv_qp_state state = qp_state(tq->qp);
 	struct packet refusal;
+	struct kept_packet *kept;
 
 	if (refuses_begun_read(tq, packet, op)) {
 		refusal = *packet;
 		refusal.psn = tq->una_psn;
 		packet = &refusal;
 	}
-	if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || !is_in_flight(tq, packet))
+	/* kept ones have been looked at when they came */
+	if (op->kind != PACKET_ACK && read_repair_concerns(tq, packet) &&
+	    is_in_flight(tq, packet) && !retransmit_on_response(tq, packet))
 		return;
-	if (is_reserved(packet->syndrome))
-		return;
-	if (op->kind == PACKET_ACK)
-		on_ack(tq, packet);
-	else if (packet->syndrome >> 5 == PACKET_SYNDROME_ACK)
-		on_response(tq, packet, op);
-	if (qp_state(tq->qp) == state)
-		sendq_complete(tq);
+	on_packet(tq, packet);
+	/* as many as there can be: none is kept once more, whose turn it is */
+	for (uint32_t i = 0; i <= KEPT_PSNS && (kept = read_repair_take(tq)) != NULL; i++) {
+		on_packet(tq, &kept->packet);
+		kept_free(kept);
+	}
 }

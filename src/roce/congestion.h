@@ -34,8 +34,11 @@ void congestion_on_mark(struct roce_qp *tq);
 /* A CNP came. */
 void congestion_on_notification(struct roce_qp *tq, uint64_t now_ns);
 
-/* A duplicate READ: its responses were lost. */
-void congestion_on_repeated_read(struct roce_qp *tq, uint64_t now_ns);
+/*
+ * A duplicate READ of so many packets: its responses were lost. UINT32_MAX: and all behind them is
+ * asked for again.
+ */
+void congestion_on_repeated_read(struct roce_qp *tq, uint32_t packets, uint64_t now_ns);
 
 /* Sends the CNP that is owed, unless the last one was just now. */
 void congestion_notify(struct roce_qp *tq, uint64_t now_ns);

@@ -3,10 +3,12 @@
 
 #include "base/check.h"
 #include "base/counter.h"
+#include "packet/kept.h"
 #include "roce/burst.h"
 #include "roce/flush_list.h"
 #include "roce/payload.h"
 #include "roce/qp_timer.h"
+#include "roce/read_repair.h"
 #include "roce/request.h"
 #include "roce/sendq.h"
 #include "roce/transmit.h"
@@ -34,35 +36,16 @@ static void open_run(struct roce_qp *tq)
 	flush_list_add(tq);
 }
 
-/* The WQE with this PSN, which is in flight; NULL: it has none any more. */
-static struct wqe *find(const struct roce_qp *tq, psn_t psn)
-{
-	struct sq *sq = &tq->qp->sq;
-
-	for (uint32_t seq = sq->head; seq != sq->tail; seq++) {
-		struct wqe *wqe = sq_wqe(sq, seq);
-
-		if (wqe->state == WQE_DONE)
-			continue;
-		if (!wqe->begun || wqe_has_failed(wqe) || psn_before(psn, wqe->first_psn))
-			return NULL;
-		if (psn_before(psn, wqe->end_psn))
-			return wqe;
-	}
-	return NULL;
-}
-
 /* A response completes it, so acknowledgements do not tell whether the responder has what follows.
  */
 static bool takes_response(const struct roce_qp *tq, psn_t psn)
 {
-	const struct wqe *wqe = find(tq, psn);
+	const struct wqe *wqe = sendq_find(tq, psn);
 
 	return wqe && request_takes_response(wqe);
 }
 
-/* More is in flight than a responder keeps: much behind the gap was dropped. */
-static bool exceeds_kept(const struct roce_qp *tq)
+bool repair_exceeds_kept(const struct roce_qp *tq)
 {
 	uint64_t packets = sendq_in_flight(tq);
 
@@ -73,7 +56,7 @@ bool repair_begin(struct roce_qp *tq)
 {
 	struct repair *repair = &tq->repair;
 
-	if (!sendq_in_flight(tq) || exceeds_kept(tq) || takes_response(tq, tq->una_psn))
+	if (!sendq_in_flight(tq) || repair_exceeds_kept(tq) || takes_response(tq, tq->una_psn))
 		return false;
 	if (repair->skip) {
 		repair->skip--;
@@ -142,7 +125,7 @@ bool repair_on_answer(struct roce_qp *tq, bool is_nak)
 /* Adds the packet with this PSN of a SEND or WRITE; false: it cannot be sent now. */
 static bool add_packet(struct roce_qp *tq, struct burst *burst, psn_t psn)
 {
-	struct wqe *wqe = find(tq, psn);
+	struct wqe *wqe = sendq_find(tq, psn);
 	uint32_t offset, bytes;
 	struct packet header;
 	enum cause cause;
@@ -170,6 +153,11 @@ void repair_send(struct roce_qp *tq)
 	psn_t psn = tq->una_psn, unsent;
 	enum transmit_result result = TRANSMIT_FAULT;
 
+	if (takes_response(tq,
+			   tq->una_psn)) { /* what was lost came late: now it is read_repair's */
+		repair_stop(tq);
+		return;
+	}
 	if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || !transmit_begin(&out, tq))
 		return;
 	tq->repair.pending = false;
@@ -179,6 +167,7 @@ void repair_send(struct roce_qp *tq)
 	if (out.burst->count)
 		result = transmit_requests(&out, &unsent);
 	if (result == TRANSMIT_FAULT) {
+		read_repair_stop(tq);
 		sendq_go_back(tq, tq->una_psn);
 		repair_stop(tq);
 	} else if (result == TRANSMIT_FULL) {

@@ -6,8 +6,8 @@
  * Out: the first packets from una_psn on, once more; or the verdict that the responder has kept
  *      nothing, and the requester has to go back.
  *
- * The wire does not tell whether a responder keeps packets (roce/kept.h) or drops them, as the IBA
- * says. So the requester finds out. It sends a short run of packets again, and the next
+ * The wire does not tell whether a responder keeps packets (packet/kept.h) or drops them, as the
+ * IBA says. So the requester finds out. It sends a short run of packets again, and the next
  * acknowledgement or NAK tells: one that is beyond the run shows that the responder had the rest.
  * One that ends with the run shows that it had not, and the requester goes back. Then it goes back
  * at the next losses, too, at twice as many after each repair in vain. So a responder that drops
@@ -33,6 +33,9 @@
 #define REPAIR_TRIES	   2	    /* by the timer, before a probe */
 #define REPAIR_SKIP_MAX	   6	    /* at most 2^6 losses without a repair */
 
+/* More is in flight than an end keeps: much behind the gap was dropped. */
+bool repair_exceeds_kept(const struct roce_qp *tq);
+
 /* una_psn was lost. False: the requester should go back. */
 bool repair_begin(struct roce_qp *tq);
 
@@ -57,14 +60,17 @@ void repair_start(struct roce_qp *tq);
 
 /*
  * The congestion window, for packets in flight. During a repair una_psn stands still, while the
- * responder keeps what arrives behind it: half a window more may be in flight, as the first half
- * has arrived by then.
+ * other end, or this one, keeps what arrives behind it: half a window more may be in flight, as the
+ * first half has arrived by then.
  */
 static inline uint32_t repair_window(const struct roce_qp *tq)
 {
 	uint32_t size = tq->window.size;
 
-	return tq->repair.open && tq->repair.trusted ? size + size / 2 : size;
+	return (tq->repair.open && tq->repair.trusted) ||
+			       (tq->read_repair.open && tq->read_repair.trusted)
+		       ? size + size / 2
+		       : size;
 }
 
 /* Sends what is pending. */

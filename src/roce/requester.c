@@ -8,6 +8,7 @@
 #include "roce/completer.h"
 #include "roce/payload.h"
 #include "roce/qp_timer.h"
+#include "roce/read_repair.h"
 #include "roce/repair.h"
 #include "roce/request.h"
 #include "roce/retransmit.h"
@@ -346,7 +347,8 @@ static enum issue_result send_with_response(struct issue *it, struct wqe *wqe)
 		if (cause != CAUSE_NONE)
 			return flush_and_fail(it, cause);
 	}
-	if (!room_in_window(it) || tq->outstanding_tail - tq->outstanding_head >= read_limit(qp))
+	if (!room_in_window(it) || tq->outstanding_tail - tq->outstanding_head >= read_limit(qp) ||
+	    read_repair_holds(tq))
 		return ISSUE_WAIT;
 	begin(tq, wqe, choose_piece(it));
 	while (!psn_equal(tq->next_psn, wqe->end_psn)) {
@@ -354,7 +356,8 @@ static enum issue_result send_with_response(struct issue *it, struct wqe *wqe)
 		enum issue_result result;
 
 		if (!window_has_room(it, piece) ||
-		    tq->outstanding_tail - tq->outstanding_head >= read_limit(qp))
+		    tq->outstanding_tail - tq->outstanding_head >= read_limit(qp) ||
+		    read_repair_holds(tq))
 			return ISSUE_WAIT;
 		result = add_request(it, wqe, piece);
 		if (result != ISSUE_DONE)
@@ -531,6 +534,8 @@ void requester_transmit(struct roce_qp *tq)
 
 	if (tq->repair.pending && tq->state == REQUESTER_READY)
 		repair_send(tq);
+	if (tq->read_repair.pending && tq->state == REQUESTER_READY)
+		read_repair_send(tq);
 	if (tq->state != REQUESTER_READY || tq->failure.pending || !may_issue(tq->qp))
 		return;
 	if (!tq->started)

@@ -5,14 +5,15 @@
 
 #include "base/check.h"
 #include "base/counter.h"
+#include "execute/copies.h"
 #include "execute/execute.h"
 #include "execute/reaction.h"
 #include "execute/receive.h"
 #include "object/xrcd.h"
+#include "packet/kept.h"
 #include "roce/response.h"
 #include "roce/congestion.h"
 #include "roce/flush_list.h"
-#include "roce/kept.h"
 #include "roce/refusal.h"
 #include "roce/transmit.h"
 
@@ -40,7 +41,7 @@ static void react(struct roce_qp *tq, enum verdict verdict, enum cause cause, ps
 	if (verdict == VERDICT_NO_RECEIVE)
 		qp_count(tq->qp, COUNTER_NO_RECEIVE);
 	if (verdict != VERDICT_OUT_OF_ORDER)
-		kept_drop_all(tq); /* the requester sends all of it again, or nothing more */
+		kept_drop_all(tq->kept); /* the requester sends all of it again, or nothing more */
 	if (reaction->ends_message) {
 		tq->in_message = false;
 		tq->held = 0; /* of a UC message whose end is refused, or of a QP that fails */
@@ -278,7 +279,7 @@ static void respond_atomic(struct roce_qp *tq, const struct packet *packet, uint
 	struct saved_atomic *saved = saved_at(tq, tq->saved_next++);
 
 	*saved = (struct saved_atomic){ .valid = true, .psn = packet->psn, .value = before };
-	response_add_atomic(&tq->responses, saved, tq->msn);
+	response_add_atomic(&tq->responses, tq, packet, before, tq->msn);
 }
 
 /* An operation of one packet. */
@@ -298,7 +299,7 @@ static enum verdict on_single(struct roce_qp *tq, const struct packet *packet,
 	if (operation_brings_data(op->kind))
 		respond_atomic(tq, packet, before);
 	else
-		response_add_empty(&tq->responses, packet->psn, tq->msn);
+		response_add_empty(&tq->responses, tq, packet, tq->msn);
 	return VERDICT_OK;
 }
 
@@ -415,9 +416,9 @@ static void on_duplicate(struct roce_qp *tq, const struct packet *packet,
 			response_repeat_read(tq, packet, pd);
 	} else if (operation_brings_data(op->kind)) {
 		if (make_room(tq, &tq->replays))
-			response_repeat_atomic(tq, packet->psn);
+			response_repeat_atomic(tq, packet);
 	} else if (make_room(tq, &tq->replays)) {
-		response_repeat_empty(tq, packet->psn);
+		response_repeat_empty(tq, packet);
 	}
 }
 
@@ -439,8 +440,8 @@ static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
 	if (!tq->nak_sent || !psn_after(packet->psn, tq->out_of_sequence_psn))
 		react(tq, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
 	tq->out_of_sequence_psn = packet->psn;
-	if (!waits_for_receive(tq))
-		kept_add(tq, packet);
+	if (!waits_for_receive(tq) && kept_add(&tq->kept, tq->expected_psn, packet))
+		qp_count(tq->qp, COUNTER_KEPT);
 }
 
 static bool is_connected(const struct qp *qp)
@@ -464,8 +465,9 @@ static void execute_kept(struct roce_qp *tq, psn_t from, bool told) REQUIRES(tq-
 	bool executed = false;
 
 	tq->more = false;
-	kept_drop(tq, from, tq->expected_psn); /* the PSNs of a READ's response are no requests' */
-	while (is_connected(tq->qp) && (kept = kept_take(tq, tq->expected_psn)) != NULL) {
+	kept_drop(tq->kept, from,
+		  tq->expected_psn); /* the PSNs of a READ's response are no requests' */
+	while (is_connected(tq->qp) && (kept = kept_take(tq->kept, tq->expected_psn)) != NULL) {
 		const struct packet_opcode *op = packet_opcode(kept->packet.opcode);
 
 		if (op->kind != OPERATION_WRITE || op->first)
@@ -477,11 +479,11 @@ static void execute_kept(struct roce_qp *tq, psn_t from, bool told) REQUIRES(tq-
 		executed = psn_after(tq->expected_psn, from);
 		if (!executed)
 			return; /* there is a NAK, or the QP failed */
-		if (kept_any(tq))
-			kept_drop(tq, from, tq->expected_psn);
+		if (kept_any(tq->kept))
+			kept_drop(tq->kept, from, tq->expected_psn);
 	}
 	/* behind held packets of a WRITE, which may still be refused, no gap is told of yet */
-	if (tq->held || tq->nak_sent || !kept_any(tq) || !(executed || tq->ack_owed))
+	if (tq->held || tq->nak_sent || !kept_any(tq->kept) || !(executed || tq->ack_owed))
 		return;
 	react(tq, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
 	tq->out_of_sequence_psn = last;
@@ -502,7 +504,7 @@ static void on_reliable(struct roce_qp *tq, const struct packet *packet,
 		on_out_of_sequence(tq, packet);
 	else
 		execute(tq, packet, op);
-	if (kept_any(tq))
+	if (kept_any(tq->kept))
 		execute_kept(tq, expected, told);
 }
 
@@ -570,7 +572,8 @@ void responder_quiesce(struct roce_qp *tq)
 	struct qp *qp = tq->qp;
 
 	tq->held = 0;
-	kept_fini(tq);
+	kept_fini(&tq->kept);
+	copies_fini(&tq->copies);
 	tq->in_message = tq->nak_sent = tq->expecting = tq->ack_owed = false;
 	congestion_forget(tq);
 	tq->acknowledged_by = NULL;
@@ -634,7 +637,7 @@ void responder_check(const struct roce_qp *tq)
 		  "QP 0x%06x: %u bytes of %u", qpn, tq->received, tq->range.length);
 	if (tq->held)
 		check_held(tq);
-	kept_check(tq);
+	kept_check(tq->kept, tq->expected_psn, qpn);
 	response_check(tq);
 }
 #endif

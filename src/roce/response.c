@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "base/counter.h"
+#include "execute/copies.h"
 #include "memory/memory.h"
 #include "roce/burst.h"
 #include "roce/congestion.h"
@@ -13,7 +14,8 @@
 #include "roce/gso.h"
 #include "roce/roce_env.h"
 
-#define RESULTS_MIN 16 /* of atomics; a power of 2 */
+#define RESULTS_MIN 16		   /* of atomics; a power of 2 */
+#define COPIES_NS   10000000000ull /* so long nobody has asked for a copy: no more are made */
 
 static struct response *add(struct responses *responses)
 {
@@ -90,11 +92,31 @@ bool response_has_room(const struct responses *responses)
 	return responses->tail - responses->head < responses->slots;
 }
 
-void response_add_read(struct responses *responses, const struct roce_qp *tq,
+/* The request is true, and asks for the original: there are copies from now on. */
+static void start_copies(struct roce_qp *tq)
+{
+	copies_start(&tq->copies, tq->mtu);
+	tq->copies_ns = roce_env.now();
+}
+
+/* Whether the response to a request that was executed for the first time is marked. */
+static bool is_original(struct roce_qp *tq, const struct packet *request)
+{
+	if (request->original)
+		start_copies(tq);
+	else if (tq->copies && roce_env.now() - tq->copies_ns > COPIES_NS)
+		copies_fini(&tq->copies);
+	return request->original && tq->copies;
+}
+
+void response_add_read(struct responses *responses, struct roce_qp *tq,
 		       const struct packet *request, uint32_t pd, uint32_t msn)
 {
+	bool original = responses == &tq->responses && is_original(tq, request);
+
 	*add(responses) = (struct response){
 		.first = true,
+		.original = original,
 		.psn = request->psn,
 		.end = psn_add(request->psn, packets_of(request->length, tq->mtu)),
 		.msn = msn,
@@ -116,53 +138,84 @@ bool response_any_is_empty(const struct responses *responses)
 	return false;
 }
 
-void response_add_empty(struct responses *responses, psn_t psn, uint32_t msn)
+/* That of an empty or atomic duplicate is as it was in any case; it does not start copies. */
+static bool is_marked(struct responses *responses, struct roce_qp *tq, const struct packet *request)
 {
+	return responses == &tq->responses ? is_original(tq, request)
+					   : request->original && tq->copies;
+}
+
+void response_add_empty(struct responses *responses, struct roce_qp *tq,
+			const struct packet *request, uint32_t msn)
+{
+	bool original = is_marked(responses, tq, request);
+
 	*add(responses) = (struct response){
 		.first = true,
-		.psn = psn,
-		.end = psn_add(psn, 1),
+		.original = original,
+		.psn = request->psn,
+		.end = psn_add(request->psn, 1),
 		.msn = msn,
 	};
 }
 
-void response_add_atomic(struct responses *responses, const struct saved_atomic *saved,
-			 uint32_t msn)
+void response_add_atomic(struct responses *responses, struct roce_qp *tq,
+			 const struct packet *request, uint64_t value, uint32_t msn)
 {
+	bool original = is_marked(responses, tq, request);
+
 	*add(responses) = (struct response){
 		.atomic = true,
 		.first = true,
-		.psn = saved->psn,
-		.end = psn_add(saved->psn, 1),
+		.original = original,
+		.psn = request->psn,
+		.end = psn_add(request->psn, 1),
 		.msn = msn,
-		.value = saved->value,
+		.value = value,
 	};
 }
 
-/* A response with this PSN is still to be sent. */
-static bool will_come(const struct responses *responses, psn_t psn)
+/* A response with one of these PSNs is still to be sent. */
+static bool will_come(const struct responses *responses, psn_t psn, psn_t end)
 {
 	for (uint32_t i = responses->head; i != responses->tail; i++) {
 		const struct response *response = response_at(responses, i);
 
-		if (!psn_before(psn, response->psn) && psn_before(psn, response->end))
+		if (psn_before(psn, response->end) && psn_after(end, response->psn))
 			return true;
 	}
 	return false;
 }
 
+/* The requester went back, and waits for no copies any more. */
+static void drop_copied(struct responses *replays)
+{
+	uint32_t tail = replays->head;
+
+	for (uint32_t i = replays->head; i != replays->tail; i++)
+		if (!response_at(replays, i)->copied)
+			*response_at(replays, tail++) = *response_at(replays, i);
+	replays->tail = tail;
+}
+
 /*
  * Whether to send the response from `psn` on again. Duplicates have rising PSNs, as the requests
  * had. A lower PSN shows that the requester went back once more: it will repeat later requests, so
- * their responses are dropped.
+ * their responses are dropped. Not so if it asks for the original, as then only that is missing.
  */
-static bool is_to_be_repeated(struct roce_qp *tq, psn_t psn)
+static bool is_to_be_repeated(struct roce_qp *tq, const struct packet *request)
 {
 	struct responses *replays = &tq->replays;
+	psn_t psn = request->psn, end = psn_add(psn, 1);
 
-	if (will_come(&tq->responses, psn) || will_come(replays, psn))
+	if (will_come(&tq->responses, psn, end))
 		return false;
-	if (!is_empty(replays) && psn_before(psn, response_at(replays, replays->tail - 1)->psn))
+	if (!request->original)
+		drop_copied(replays);
+	if (will_come(replays, psn, end))
+		return false;
+	if (!request->original && !is_empty(replays) &&
+	    psn_before(psn, response_at(replays, replays->tail - 1)->psn))
 		replays->head = replays->tail;
 	return response_has_room(replays);
 }
@@ -181,38 +234,100 @@ static void drop_begun(struct responses *fresh, psn_t psn, psn_t end)
 		fresh->head++;
 }
 
+/* The part of a READ that is asked for, or owed. */
+static struct copied_read part_of(psn_t psn, psn_t end, uint32_t rkey, uint64_t va, uint32_t bytes)
+{
+	return (struct copied_read){ psn, end, rkey, bytes, va };
+}
+
+/* The first response that is still to be sent, and has one of these PSNs; NULL: none. */
+static struct response *find_owed(const struct responses *fresh, psn_t psn, psn_t end)
+{
+	for (uint32_t i = fresh->head; i != fresh->tail; i++) {
+		struct response *response = response_at(fresh, i);
+
+		if (psn_after(response->end, psn))
+			return psn_before(response->psn, end) ? response : NULL;
+	}
+	return NULL;
+}
+
+/*
+ * Asked for as the original: sends the copy, in front of what is being sent, which goes on. False:
+ * there is none. What is still to be sent will come as the original: if that is a part, it says so.
+ */
+static bool repeat_copied(struct roce_qp *tq, const struct packet *request, psn_t end, uint32_t pd)
+{
+	struct response *owed = find_owed(&tq->responses, request->psn, end), *copy;
+	struct packet front = *request;
+	struct copied_read part;
+
+	if (owed && !psn_after(owed->psn, request->psn))
+		return true;
+	if (owed)
+		front.length = (uint32_t)psn_diff(owed->psn, request->psn) * tq->mtu;
+	part = part_of(front.psn, owed ? owed->psn : end, front.rkey, front.va, front.length);
+	if (will_come(&tq->replays, part.psn, part.end))
+		return true;
+	if (!copies_have(tq->copies, &part))
+		return false;
+	if (!response_has_room(&tq->replays))
+		return true;
+	if (owed)
+		owed->original |= psn_equal(owed->end, end);
+	response_add_read(&tq->replays, tq, &front, pd, 0);
+	copy = response_at(&tq->replays, tq->replays.tail - 1);
+	copy->original = copy->copied = true;
+	return true;
+}
+
 void response_repeat_read(struct roce_qp *tq, const struct packet *request, uint32_t pd)
 {
-	psn_t end = psn_add(request->psn, packets_of(request->length, tq->mtu));
+	uint32_t packets = packets_of(request->length, tq->mtu), owed = tq->replays.tail;
+	psn_t end = psn_add(request->psn, packets);
+	struct packet anew = *request;
 
 	/* not a duplicate: the responder has not executed it */
 	if (request->length > LIMIT_MESSAGE || psn_after(end, tq->expected_psn) ||
 	    !(tq->qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_READ))
 		return;
-	if (!is_to_be_repeated(tq, request->psn))
-		return;
-	congestion_on_repeated_read(tq, roce_env.now());
+	if (request->original)
+		start_copies(tq);
+	if (request->original && repeat_copied(tq, request, end, pd)) {
+		if (tq->replays.tail == owed)
+			return;
+	} else {
+		anew.original = false;
+		if (!is_to_be_repeated(tq, &anew))
+			return;
+		/* executed anew: what was copied is older than that, and what will come is newer */
+		copies_drop(tq->copies, request->psn);
+		drop_begun(&tq->responses, request->psn, end);
+		response_add_read(&tq->replays, tq, &anew, pd, 0);
+	}
+	congestion_on_repeated_read(tq, request->original ? packets : UINT32_MAX, roce_env.now());
 	gso_on_repeated_read(tq, request->psn);
-	drop_begun(&tq->responses, request->psn, end);
-	response_add_read(&tq->replays, tq, request, pd, 0);
 }
 
-void response_repeat_empty(struct roce_qp *tq, psn_t psn)
+void response_repeat_empty(struct roce_qp *tq, const struct packet *request)
 {
-	if (is_to_be_repeated(tq, psn))
-		response_add_empty(&tq->replays, psn, 0);
+	if (!is_to_be_repeated(tq, request))
+		return;
+	response_add_empty(&tq->replays, tq, request, 0);
 }
 
-void response_repeat_atomic(struct roce_qp *tq, psn_t psn)
+void response_repeat_atomic(struct roce_qp *tq, const struct packet *request)
 {
 	/* the newest first: the PSN of an old one may have been reused */
 	for (uint32_t i = 1; i <= tq->saved_slots; i++) {
 		const struct saved_atomic *saved = saved_at(tq, tq->saved_next - i);
 
-		if (!saved->valid || !psn_equal(saved->psn, psn))
+		if (!saved->valid || !psn_equal(saved->psn, request->psn))
 			continue;
-		if (is_to_be_repeated(tq, psn))
-			response_add_atomic(&tq->replays, saved, 0);
+		if (request->original)
+			start_copies(tq);
+		if (is_to_be_repeated(tq, request))
+			response_add_atomic(&tq->replays, tq, request, saved->value, 0);
 		return;
 	}
 }
@@ -264,6 +379,7 @@ static void add_atomic(struct burst *burst, struct roce_qp *tq, const struct res
 		.opcode = (uint8_t)packet_find_opcode(roce_service(tq->qp), PACKET_ATOMIC_ACK, true,
 						      true, 0),
 		.dest_qpn = tq->qp->attr.dest_qp_num,
+		.original = response->original,
 		.psn = response->psn,
 		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
 		.msn = msn,
@@ -283,6 +399,7 @@ static void add_read(struct burst *burst, struct roce_qp *tq, const struct respo
 		.opcode = (uint8_t)packet_find_opcode(roce_service(tq->qp), PACKET_READ_RESPONSE,
 						      response->first, last, 0),
 		.dest_qpn = tq->qp->attr.dest_qp_num,
+		.original = response->original,
 		.psn = response->psn,
 		.syndrome = PACKET_SYNDROME_ACK | PACKET_ACK_UNLIMITED,
 		.msn = msn,
@@ -321,6 +438,27 @@ static uint32_t packets_now(const struct burst *burst, const struct roce_qp *tq,
 }
 
 /*
+ * The data of the next packets. CAUSE_NONE, or why not: the key is checked in any case. *gone: the
+ * copies are there no more.
+ */
+static enum cause read_data(struct roce_qp *tq, const struct response *response,
+			    const struct copied_read *part, uint8_t *to, bool *gone)
+{
+	const struct memory_peer peer = { response->pd, tq->qp->ib.qp_num };
+	enum cause cause = CAUSE_NONE;
+
+	if (response->copied) {
+		const struct remote_range range = { part->rkey, part->bytes, part->va };
+
+		if (execute_check_read(tq->qp, &range, response->pd, &cause) == VERDICT_OK)
+			*gone = !copies_get(tq->copies, part, to);
+	} else if (part->bytes) {
+		cause = memory_read_remote(peer, part->rkey, part->va, to, part->bytes);
+	}
+	return cause;
+}
+
+/*
  * Adds as much of the head's response as there is room for; returns the packets. Copies the payload
  * at once, because the memory may change.
  */
@@ -332,13 +470,19 @@ static uint32_t add_response(struct burst *burst, struct roce_qp *tq, struct res
 	uint64_t room = (uint64_t)packets * tq->mtu;
 	uint32_t bytes = response->left < room ? response->left : (uint32_t)room;
 	uint8_t *payload = burst_stage(burst, bytes);
+	const struct copied_read part = part_of(response->psn, psn_add(response->psn, packets),
+						response->rkey, response->va, bytes);
+	bool gone = false;
 
 	*cause = CAUSE_NONE;
-	if (bytes)
-		*cause = memory_read_remote((struct memory_peer){ response->pd, tq->qp->ib.qp_num },
-					    response->rkey, response->va, payload, bytes);
-	if (*cause != CAUSE_NONE)
+	if (packets && !response->atomic)
+		*cause = read_data(tq, response, &part, payload, &gone);
+	if (gone) /* the requester will ask once more */
+		responses->head++;
+	if (*cause != CAUSE_NONE || gone)
 		return 0;
+	if (tq->copies && packets && responses == &tq->responses && !response->atomic)
+		copies_add(tq->copies, &part, response->first, payload);
 	for (uint32_t i = 0; i < packets; i++) {
 		uint32_t n = bytes < tq->mtu ? bytes : tq->mtu, msn = msn_of(tq, responses);
 
@@ -499,9 +643,12 @@ static void check_responses(const struct roce_qp *tq, const struct responses *re
 		INVARIANT(!psn_before(tq->expected_psn, response->end),
 			  "QP 0x%06x: PSNs %06x to %06x, expected %06x", qpn, response->psn.number,
 			  response->end.number, tq->expected_psn.number);
-		INVARIANT(!before || !psn_before(response->psn, before->end),
+		INVARIANT(!before || response->original || before->original ||
+				  !psn_before(response->psn, before->end),
 			  "QP 0x%06x: PSN %06x behind %06x", qpn, response->psn.number,
 			  before->end.number);
+		INVARIANT(!response->copied || (response->original && responses == &tq->replays),
+			  "QP 0x%06x: PSN %06x", qpn, response->psn.number);
 		INVARIANT(i == responses->head || response->first, "QP 0x%06x: PSN %06x is begun",
 			  qpn, response->psn.number);
 		before = response;
@@ -511,7 +658,8 @@ static void check_responses(const struct roce_qp *tq, const struct responses *re
 /*
  * Invariants of a responder's owed packets:
  * - no more responses than it has resources for, to new requests and to duplicates each;
- * - responses in the order of their PSNs, all of requests that were executed (before expected_psn);
+ * - responses in the order of their PSNs but for originals, all before expected_psn: of requests
+ *   that were executed;
  * - only the first one may be partly sent, and the packets left of each match its bytes;
  * - a final NAK is that of a QP in ERR.
  */
@@ -519,6 +667,7 @@ void response_check(const struct roce_qp *tq)
 {
 	check_responses(tq, &tq->responses);
 	check_responses(tq, &tq->replays);
+	copies_check(tq->copies, tq->qp->ib.qp_num);
 	INVARIANT(!tq->nak.final || qp_state(tq->qp) == IBV_QPS_ERR, "QP 0x%06x: state %d",
 		  tq->qp->ib.qp_num, qp_state(tq->qp));
 }

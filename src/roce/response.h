@@ -27,17 +27,21 @@ void response_fini(struct roce_qp *tq);
 bool response_any_is_empty(const struct responses *responses);
 
 /* Adds the response to a READ. The caller has checked that there is room (max_dest_rd_atomic). */
-void response_add_read(struct responses *responses, const struct roce_qp *tq,
+void response_add_read(struct responses *responses, struct roce_qp *tq,
 		       const struct packet *request, uint32_t pd, uint32_t msn);
-void response_add_atomic(struct responses *responses, const struct saved_atomic *saved,
-			 uint32_t msn);
+void response_add_atomic(struct responses *responses, struct roce_qp *tq,
+			 const struct packet *request, uint64_t value, uint32_t msn);
 /* The response to an ATOMIC WRITE or a FLUSH is that of a READ of length 0 (annex A19). */
-void response_add_empty(struct responses *responses, psn_t psn, uint32_t msn);
+void response_add_empty(struct responses *responses, struct roce_qp *tq,
+			const struct packet *request, uint32_t msn);
 
-/* The same for a duplicate request. Nothing happens if its response is still owed. */
+/*
+ * The same for a duplicate request. Nothing happens if its response is still owed. A READ is
+ * executed anew, unless the request asks for the original and there is a copy of that.
+ */
 void response_repeat_read(struct roce_qp *tq, const struct packet *request, uint32_t pd);
-void response_repeat_empty(struct roce_qp *tq, psn_t psn);
-void response_repeat_atomic(struct roce_qp *tq, psn_t psn);
+void response_repeat_empty(struct roce_qp *tq, const struct packet *request);
+void response_repeat_atomic(struct roce_qp *tq, const struct packet *request);
 
 /* A NAK acknowledges all earlier requests. A NAK that ended the connection stays. */
 void response_nak(struct roce_qp *tq, const struct nak *nak);

@@ -7,6 +7,7 @@
 #include "roce/flush_list.h"
 #include "roce/gso.h"
 #include "roce/qp_timer.h"
+#include "roce/read_repair.h"
 #include "roce/repair.h"
 #include "roce/roce_env.h"
 #include "roce/sendq.h"
@@ -64,7 +65,7 @@ static void set_repair_timer(struct roce_qp *tq, uint64_t now_ns)
 /* Packets are in flight, and nothing was heard of them yet. */
 static void set_timer(struct roce_qp *tq, uint64_t now_ns)
 {
-	if (repair_is_possible(tq) && !tq->backoff)
+	if ((repair_is_possible(tq) || read_repair_is_possible(tq)) && !tq->backoff)
 		set_repair_timer(tq, now_ns);
 	else
 		set_probe(tq, now_ns);
@@ -98,6 +99,7 @@ void retransmit_start(struct roce_qp *tq)
 	tq->rtt_running = tq->probing = false;
 	tq->probe_backoff = 0;
 	repair_start(tq);
+	read_repair_start(tq);
 }
 
 void retransmit_on_ack_requested(struct roce_qp *tq, psn_t psn, uint64_t now_ns)
@@ -221,6 +223,7 @@ void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_n
 			tq->probe_backoff++;
 	}
 	tq->probing = false;
+	read_repair_on_progress(tq, psn_sub(tq->una_psn, packets));
 	gso_on_progress(tq);
 	measure(tq, now_ns);
 	slow = was_slow(tq, spurious, now_ns) && was_limited(tq, packets);
@@ -259,6 +262,7 @@ static void give_up(struct roce_qp *tq)
 /* Everything from una_psn on is sent again, at this thread's flush or when the QP's timer fires. */
 static void go_back(struct roce_qp *tq, uint64_t now_ns)
 {
+	read_repair_stop(tq);
 	sendq_go_back(tq, tq->una_psn);
 	repair_stop(tq);
 	qp_count(tq->qp, COUNTER_WENT_BACK);
@@ -285,22 +289,30 @@ static void lose(struct roce_qp *tq, uint64_t now_ns)
 	set_probe(tq, now_ns);
 }
 
+/* What is missing is on its way again, or is about to be. */
+static void await_repair(struct roce_qp *tq, uint64_t now_ns)
+{
+	tq->rtt_running = tq->probing = false;
+	tq->went_back = true;
+	tq->went_back_ns = now_ns;
+	set_repair_timer(tq, now_ns);
+}
+
 /* The packet at una_psn was lost. False: the requester has to go back. */
 static bool repair(struct roce_qp *tq, uint64_t now_ns)
 {
 	bool burst = tq->repair.run > 0; /* the loss goes on behind the last run */
 
-	if (!repair_begin(tq))
+	if (repair_begin(tq)) {
+		if (burst)
+			window_on_loss(&tq->window, tq->next_psn);
+		else
+			window_on_single_loss(&tq->window);
+	} else if (!read_repair_on_nak(tq)) {
 		return false;
-	if (burst)
-		window_on_loss(&tq->window, tq->next_psn);
-	else
-		window_on_single_loss(&tq->window);
+	}
 	gso_on_loss(tq, false);
-	tq->rtt_running = tq->probing = false;
-	tq->went_back = true;
-	tq->went_back_ns = now_ns;
-	set_repair_timer(tq, now_ns);
+	await_repair(tq, now_ns);
 	return true;
 }
 
@@ -320,14 +332,38 @@ void retransmit_on_answer(struct roce_qp *tq, bool is_nak)
 		lose(tq, roce_env.now());
 }
 
-void retransmit_on_gap(struct roce_qp *tq, psn_t psn)
+bool retransmit_on_response(struct roce_qp *tq, const struct packet *packet)
 {
-	bool again = !tq->gap_open || !psn_after(psn, tq->gap_psn);
+	switch (read_repair_on_response(tq, packet)) {
+	case READ_REPAIR_LATE:
+		if (tq->probe_backoff < RETRANSMIT_PROBE_BACKOFF_MAX)
+			tq->probe_backoff++;
+		break;
+	case READ_REPAIR_FAILED:
+		lose(tq, roce_env.now());
+		break;
+	case READ_REPAIR_REFUSED:
+		return false;
+	case READ_REPAIR_GOES_ON:
+		break;
+	}
+	return true;
+}
+
+void retransmit_on_gap(struct roce_qp *tq, const struct packet *packet)
+{
+	bool again = !tq->gap_open || !psn_after(packet->psn, tq->gap_psn);
 	uint64_t now_ns = roce_env.now();
 
+	if (read_repair_keep(tq, packet))
+		return;
 	tq->gap_open = true;
-	tq->gap_psn = psn;
-	if (again && tq->state == REQUESTER_READY && !is_same_loss(tq, now_ns))
+	tq->gap_psn = packet->psn;
+	if (!again || tq->state != REQUESTER_READY || is_same_loss(tq, now_ns))
+		return;
+	if (read_repair_begin(tq, packet))
+		await_repair(tq, now_ns);
+	else
 		lose(tq, now_ns);
 }
 
@@ -348,6 +384,7 @@ void retransmit_on_rnr_nak(struct roce_qp *tq, uint8_t timer)
 
 	if (tq->state != REQUESTER_READY)
 		return;
+	read_repair_stop(tq);
 	sendq_go_back(tq, tq->una_psn);
 	repair_stop(tq);
 	tq->probing = false;
@@ -375,6 +412,7 @@ void retransmit_stop(struct roce_qp *tq)
 	tq->state = REQUESTER_READY;
 	tq->waiting = tq->probing = false;
 	repair_stop(tq);
+	read_repair_stop(tq);
 	qp_timer_stop(tq);
 }
 
@@ -414,7 +452,7 @@ static bool probe(struct roce_qp *tq, uint64_t now_ns)
 		give_up(tq);
 		return false;
 	}
-	if (!tq->backoff && repair_again(tq)) {
+	if (!tq->backoff && (repair_again(tq) || read_repair_again(tq))) {
 		tq->rtt_running = false;
 		set_timer(tq, now_ns); /* after the last try: the RTO */
 		return true;
@@ -475,6 +513,7 @@ void retransmit_check(const struct roce_qp *tq)
 	INVARIANT(tq->probe_backoff <= RETRANSMIT_PROBE_BACKOFF_MAX && tq->backoff <= 16,
 		  "QP 0x%06x: probe backoff %u, backoff %u", qpn, tq->probe_backoff, tq->backoff);
 	repair_check(tq);
+	read_repair_check(tq);
 	INVARIANT(tq->state != REQUESTER_RNR_WAIT || tq->rnr_ns, "QP 0x%06x", qpn);
 	if (!tq->started || !qp_is_reliable(tq->qp) ||
 	    (state != IBV_QPS_RTS && state != IBV_QPS_SQD))

@@ -67,8 +67,16 @@ void retransmit_on_answer(struct roce_qp *tq, bool is_nak);
  */
 void retransmit_on_sequence_nak(struct roce_qp *tq);
 
-/* A response is missing at una_psn; `psn` came instead. */
-void retransmit_on_gap(struct roce_qp *tq, psn_t psn);
+/*
+ * A response came that was asked for again, or during a repair of responses: what it says of the
+ * responder may make the requester go back. False: drop it.
+ */
+bool retransmit_on_response(struct roce_qp *tq, const struct packet *packet);
+
+/*
+ * A response is missing at una_psn; `packet` came instead. It is kept, or the requester goes back.
+ */
+void retransmit_on_gap(struct roce_qp *tq, const struct packet *packet);
 
 /*
  * A response is missing at una_psn; instead, a NAK for a later request came. The responder may not

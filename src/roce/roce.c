@@ -8,8 +8,10 @@
 #include "base/cause.h"
 #include "base/check.h"
 #include "base/counter.h"
+#include "execute/copies.h"
 #include "execute/unknown_qp.h"
 #include "object/qp_table.h"
+#include "packet/kept.h"
 #include "roce/response.h"
 #include "roce/burst.h"
 #include "roce/completer.h"
@@ -17,7 +19,6 @@
 #include "roce/datagram.h"
 #include "roce/flush_list.h"
 #include "roce/gso.h"
-#include "roce/kept.h"
 #include "roce/qp_timer.h"
 #include "roce/requester.h"
 #include "roce/responder.h"
@@ -65,6 +66,7 @@ void roce_reset_after_fork(void)
 	burst_reset_after_fork();
 	gso_reset_after_fork();
 	kept_reset_after_fork();
+	copies_reset_after_fork();
 	transmit_reset_after_fork();
 	flush_list_reset();
 	to_acknowledge.count = 0;
@@ -186,7 +188,8 @@ static void destroy(struct qp *qp)
 	retransmit_stop(tq);
 	timer_release();
 	qp->path_data = NULL;
-	kept_fini(tq);
+	kept_fini(&tq->kept);
+	copies_fini(&tq->copies);
 	response_fini(tq);
 	free(tq->outstanding);
 	free(tq);

@@ -26,7 +26,9 @@
 
 #define RESPONDER_HELD_MAX 64
 
-struct kept; /* roce/kept.h */
+struct copies; /* execute/copies.h */
+struct kept;   /* packet/kept.h */
+struct kept_packet;
 
 enum requester_state {
 	REQUESTER_READY,
@@ -40,12 +42,14 @@ struct outstanding_read {
 
 /* The response to a READ or atomic that the responder owes, or what is left of it. */
 struct response {
-	bool atomic;  /* it has a value, no data */
-	bool first;   /* no packet of it was sent */
-	psn_t psn;    /* of its next packet */
-	psn_t end;    /* after its last packet */
-	uint32_t msn; /* of the request, unless it is a duplicate */
-	uint32_t pd;  /* number of the PD for the R_Key's check: XRC has many */
+	bool atomic;   /* it has a value, no data */
+	bool first;    /* no packet of it was sent */
+	bool original; /* asked for as the original (packet.original), and is it */
+	bool copied;   /* its data are in `copies`; only of `replays` */
+	psn_t psn;     /* of its next packet */
+	psn_t end;     /* after its last packet */
+	uint32_t msn;  /* of the request, unless it is a duplicate */
+	uint32_t pd;   /* number of the PD for the R_Key's check: XRC has many */
 	uint32_t rkey;
 	uint64_t va;	/* of its next packet */
 	uint32_t left;	/* bytes */
@@ -91,12 +95,6 @@ struct gso_watch {
 };
 
 /* What a requester sends again instead of going back: repair.h. */
-/* What a responder keeps behind a gap (roce/kept.h), and a requester can count on. */
-#define KEPT_PSNS      1024 /* behind the expected one; a power of 2 */
-#define KEPT_BYTES_MAX (1024 * 1024)
-/* Bytes of KEPT_BYTES_MAX that a packet takes beside its payload, at most. */
-#define KEPT_PACKET_EXTRA 256
-
 struct repair {
 	bool open;    /* the packets from una_psn to `end` were sent again, or are about to be */
 	bool pending; /* they are about to be */
@@ -107,6 +105,30 @@ struct repair {
 	uint8_t tries;	/* by the timer, since the last progress */
 	uint8_t misses; /* in a row, the responder had kept nothing */
 	uint8_t skip;	/* so many losses more before the next repair */
+};
+
+/* Responses that the requester asks for again: read_repair.h. */
+struct read_repair {
+	bool open;	 /* responses are missing from una_psn to `seen`, and may be asked for */
+	bool pending;	 /* what is missing from `next` to `seen` is to be asked for at the flush */
+	bool trusted;	 /* the last one showed that the responder has copies */
+	bool distrusted; /* it takes all it sends for the original */
+	bool newer;	 /* some before `anew` came without the bit */
+	psn_t seen;	 /* something at or behind this PSN has come */
+	psn_t asked;	 /* from this PSN on nothing was asked for */
+	psn_t next;	 /* what is missing before this PSN is on its way again */
+	psn_t anew;	 /* READs before this PSN may have been executed anew */
+	/*
+	 * Silence: nothing is known to be lost, and the first `run` outstanding READs were asked
+	 * for. `sent` was next_psn then: what is before it may be lost, too. 0: no silence.
+	 */
+	uint32_t run;
+	psn_t sent;
+	uint8_t tries;		 /* by the timer, since the last progress */
+	uint8_t misses;		 /* in a row, the responder had no copies */
+	uint8_t skip;		 /* so many losses more before the next repair */
+	struct kept *kept;	 /* responses; NULL: none yet */
+	struct kept_packet *ack; /* the last acknowledgement or NAK; NULL: none */
 };
 
 struct roce_qp {
@@ -138,6 +160,7 @@ struct roce_qp {
 	struct gso_watch request_gso;
 
 	struct repair repair;
+	struct read_repair read_repair;
 
 	/* retransmit.c */
 	uint8_t rnr_left, retry_left;
@@ -170,9 +193,11 @@ struct roce_qp {
 	bool nak_sent;	/* for expected_psn */
 	/* the last one behind the gap; a lower PSN shows that the requester sent something again */
 	psn_t out_of_sequence_psn;
-	struct kept *kept;    /* requests behind the gap; NULL: none yet */
-	bool in_message;      /* FIRST was accepted, LAST has not come */
-	uint8_t message_kind; /* enum operation of its FIRST */
+	struct kept *kept;     /* requests behind the gap; NULL: none yet */
+	struct copies *copies; /* of its READs; NULL: no requester has asked for any of late */
+	uint64_t copies_ns;    /* when one did */
+	bool in_message;       /* FIRST was accepted, LAST has not come */
+	uint8_t message_kind;  /* enum operation of its FIRST */
 	psn_t expected_psn;
 	/*
 	 * The PSN of coalesced acknowledgements: the last packet of an executed SEND or WRITE.

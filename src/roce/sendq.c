@@ -136,6 +136,23 @@ void sendq_resume(struct roce_qp *tq, psn_t psn)
 	}
 }
 
+struct wqe *sendq_find(const struct roce_qp *tq, psn_t psn)
+{
+	struct sq *sq = &tq->qp->sq;
+
+	for (uint32_t seq = sq->head; seq != sq->tail; seq++) {
+		struct wqe *wqe = sq_wqe(sq, seq);
+
+		if (wqe->state == WQE_DONE)
+			continue;
+		if (!wqe->begun || wqe_has_failed(wqe) || psn_before(psn, wqe->first_psn))
+			return NULL;
+		if (psn_before(psn, wqe->end_psn))
+			return wqe;
+	}
+	return NULL;
+}
+
 #ifdef VERBATIM_CHECK
 #define REQUESTS 8 /* in flight; a check looks at all only now and then */
 

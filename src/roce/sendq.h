@@ -21,6 +21,9 @@ static inline uint32_t sendq_in_flight(const struct roce_qp *tq)
 	return (uint32_t)psn_diff(tq->next_psn, tq->una_psn);
 }
 
+/* The WQE with this PSN, which is in flight; NULL: it has none any more. */
+struct wqe *sendq_find(const struct roce_qp *tq, psn_t psn);
+
 /* The request at sq.issue has been sent up to next_psn: sets wqe.done. */
 void sendq_set_done(const struct roce_qp *tq, struct wqe *wqe);
 

@@ -339,6 +339,7 @@ static void forge(void)
 		.opcode = take(),
 		.solicited = how & 1,
 		.ack_req = how & 2,
+		.original = how & 128,
 		.pkey = PACKET_PKEY,
 		.dest_qpn = sides[number].qp->ib.qp_num,
 		.psn = psn_of(PSN + take() - 64),

@@ -23,6 +23,7 @@ static void assert_fields(const struct packet *is, const struct packet *should)
 	assert_int_equal(a.fecn, should->fecn);
 	assert_int_equal(a.becn, should->becn);
 	assert_int_equal(a.ack_req, should->ack_req);
+	assert_int_equal(a.original, should->original);
 	assert_int_equal(a.pkey, should->pkey);
 	assert_int_equal(a.dest_qpn, should->dest_qpn);
 	assert_int_equal(a.psn.number, should->psn.number);
@@ -142,20 +143,43 @@ static void test_refused(void **state)
 	assert_int_equal(decode_exactly(acknowledge, 20), PACKET_BAD_LENGTH);
 }
 
-/* Reserved bits are ignored, and sent as 0 (IBA 9.2). */
+/* Reserved bits are ignored, and sent as 0 (IBA 9.2), but for the two that are ours. */
 static void test_reserved_bits(void **state)
 {
-	const uint8_t bytes[12] = { 0x04, 0, 0xff, 0xff, 0x3f, 1, 2, 3, 0x7f, 4, 5, 6 };
+	const uint8_t bytes[12] = { 0x04, 0, 0xff, 0xff, 0x3f, 1, 2, 3, 0x7e, 4, 5, 6 };
 	uint8_t header[PACKET_HEADER_BYTES];
 	struct packet packet;
 
 	assert_int_equal(packet_decode(bytes, sizeof(bytes), &packet), PACKET_GOOD);
-	assert_false(packet.fecn || packet.becn || packet.ack_req);
+	assert_false(packet.fecn || packet.becn || packet.ack_req || packet.original);
 	assert_int_equal(packet.dest_qpn, 0x010203);
 	assert_int_equal(packet.psn.number, 0x040506);
 	packet_encode(&packet, header);
 	assert_int_equal(header[4], 0);
 	assert_int_equal(header[8], 0);
+	packet.original = true;
+	packet_encode(&packet, header);
+	assert_int_equal(header[8], 1);
+	assert_int_equal(packet_decode(header, sizeof(bytes), &packet), PACKET_GOOD);
+	assert_true(packet.original && !packet.ack_req);
+	header[8] = 2; /* that of a response */
+	assert_int_equal(packet_decode(header, sizeof(bytes), &packet), PACKET_GOOD);
+	assert_false(packet.original);
+}
+
+static void test_reserved_bits_of_response(void **state)
+{
+	uint8_t bytes[20] = { 0x10, 0, 0xff, 0xff, 0, 1, 2, 3, 0x7d, 4, 5, 6 };
+	uint8_t header[PACKET_HEADER_BYTES];
+	struct packet packet;
+
+	assert_int_equal(packet_decode(bytes, sizeof(bytes), &packet), PACKET_GOOD);
+	assert_false(packet.original); /* that of a request comes back */
+	packet.original = true;
+	packet_encode(&packet, header);
+	assert_int_equal(header[8], 2);
+	assert_int_equal(packet_decode(header, sizeof(bytes), &packet), PACKET_GOOD);
+	assert_true(packet.original);
 }
 
 static void test_find_opcode(void **state)
@@ -216,6 +240,7 @@ int main(void)
 		cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_reserved_bits),
+		cmocka_unit_test(test_reserved_bits_of_response),
 		cmocka_unit_test(test_find_opcode),
 		cmocka_unit_test(test_find_any_opcode),
 	};

@@ -8,9 +8,10 @@
 #include <cmocka.h>
 
 #include "../broken.h"
+#include "packet/kept.h"
 #include "roce/burst.h"
 #include "roce/congestion.h"
-#include "roce/kept.h"
+#include "roce/read_repair.h"
 #include "roce/repair.h"
 #include "roce/responder.h"
 #include "roce/response.h"
@@ -109,7 +110,23 @@ static void test_responder(void **state)
 static void check_all_kept(void)
 {
 	for (int i = 0; i < 100; i++)
-		kept_check(tb);
+		kept_check(tb->kept, tb->expected_psn, 0);
+}
+
+static void test_read_repair(void **state)
+{
+	struct read_repair *repair = &ta->read_repair;
+
+	read_repair_check(ta);
+	assert_broken(repair->pending = true, read_repair_check(ta));
+	assert_broken(repair->run = 1, read_repair_check(ta));
+	assert_broken(repair->tries = 100, read_repair_check(ta));
+	assert_broken(repair->misses = 100, read_repair_check(ta));
+	assert_broken((repair->open = true, repair->seen = psn_add(ta->max_psn, 1)),
+		      read_repair_check(ta));
+	assert_broken((repair->open = true, repair->anew = psn_add(ta->una_psn, 1)),
+		      read_repair_check(ta));
+	finish(state);
 }
 
 static void test_kept(void **state)
@@ -120,16 +137,17 @@ static void test_kept(void **state)
 				 .psn = psn_of(20) };
 
 	packet.payload = payload;
-	kept_add(tb, &packet);
+	kept_add(&tb->kept, tb->expected_psn, &packet);
 	check_all_kept();
-	assert_broken(tb->kept->bytes = KEPT_BYTES_MAX + 1, kept_check(tb));
-	assert_broken(tb->kept->count = KEPT_PSNS + 1, kept_check(tb));
+	assert_broken(tb->kept->bytes = KEPT_BYTES_MAX + 1,
+		      kept_check(tb->kept, tb->expected_psn, 0));
+	assert_broken(tb->kept->count = KEPT_PSNS + 1, kept_check(tb->kept, tb->expected_psn, 0));
 	assert_broken(tb->kept->count++, check_all_kept());
 	assert_broken(tb->kept->bytes--, check_all_kept());
 	assert_broken(tb->kept->packets[20]->packet.psn = psn_of(21), check_all_kept());
 	assert_broken(tb->kept->last = psn_of(19), check_all_kept());
 	assert_broken(tb->expected_psn = psn_of(20), check_all_kept());
-	kept_drop_all(tb);
+	kept_drop_all(tb->kept);
 	finish(state);
 }
 
@@ -169,6 +187,7 @@ int main(void)
 		cmocka_unit_test_setup(test_windows, setup),
 		cmocka_unit_test_setup(test_responder, setup),
 		cmocka_unit_test_setup(test_kept, setup),
+		cmocka_unit_test_setup(test_read_repair, setup),
 		cmocka_unit_test_setup(test_repair, setup),
 		cmocka_unit_test_setup(test_burst, setup),
 	};

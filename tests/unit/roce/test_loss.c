@@ -467,6 +467,7 @@ static bool check_piece(struct rig_packet *packet, struct packet *decoded)
 {
 	bool arrives = lose_some(packet, decoded);
 
+	packet->bytes[8] &= 0x80; /* it knows nothing of packet.original */
 	if (arrives && decoded->opcode == 0x0c)
 		keep_read(decoded);
 	return arrives;

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "base/counter.h"
-#include "roce/kept.h"
+#include "packet/kept.h"
 #include "roce/repair.h"
 
 #define BYTES (256 * 1024)
@@ -54,7 +54,7 @@ static bool lose(struct rig_packet *packet, struct packet *decoded)
 /* A responder that drops what is behind a gap, as the IBA says. */
 static bool lose_and_drop(struct rig_packet *packet, struct packet *decoded)
 {
-	kept_drop_all(roce_of(b));
+	kept_drop_all(roce_of(b)->kept);
 	if (is_request(decoded) && roce_of(b)->expecting &&
 	    psn_after(decoded->psn, roce_of(b)->expected_psn))
 		return true; /* makes it send a NAK */
@@ -133,7 +133,7 @@ static void test_single_loss(void **state)
 	assert_int_equal(counted(COUNTER_WENT_BACK), 0);
 	assert_int_equal(counted(COUNTER_REPAIRS), 1);
 	assert_int_equal(counted(COUNTER_KEPT), 34);
-	assert_false(kept_any(roce_of(b)));
+	assert_false(kept_any(roce_of(b)->kept));
 	assert_true(roce_of(a)->repair.trusted);
 }
 
@@ -321,7 +321,7 @@ static void test_no_receive_behind_a_gap(void **state)
 	run_ms(0);
 	pair_expect(1, IBV_WC_SUCCESS);
 	assert_true(rig_is_quiet(&rig));
-	assert_false(kept_any(roce_of(b)));
+	assert_false(kept_any(roce_of(b)->kept));
 	rig_post_receive(b, 7, &sge);
 	run_ms(3);
 	pair_expect(7, IBV_WC_SUCCESS);
@@ -368,11 +368,11 @@ static void test_keeps_without_allocating(void **state)
 					 .payload_bytes = sizes[i] };
 
 		memset(payload, (int)i, sizes[i]);
-		kept_add(tq, &packet);
+		kept_add(&tq->kept, tq->expected_psn, &packet);
 	}
 	assert_int_equal(tq->kept->count, count);
 	for (unsigned i = 0; i < count; i++) {
-		struct kept_packet *kept = kept_take(tq, psn_add(tq->expected_psn, 1 + i));
+		struct kept_packet *kept = kept_take(tq->kept, psn_add(tq->expected_psn, 1 + i));
 
 		assert_non_null(kept);
 		assert_int_equal(kept->packet.payload_bytes, sizes[i]);
@@ -380,7 +380,7 @@ static void test_keeps_without_allocating(void **state)
 		assert_memory_equal(kept->packet.payload, payload, sizes[i]);
 		kept_free(kept);
 	}
-	kept_fini(tq);
+	kept_fini(&tq->kept);
 	assert_int_equal(mallinfo2().uordblks, at_first.uordblks);
 }
 

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "base/counter.h"
+#include "execute/copies.h"
 
 #define BYTES 65536
 #define ACCESS                                                                                     \
@@ -20,10 +21,11 @@
 #define MS  1000000ull
 #define PSN 0xfffff0
 
-#define XRC_SEND_FIRST	  0xa0
-#define XRC_SEND_ONLY	  0xa4
-#define XRC_RESPONSE_ONLY 0xb0
-#define XRC_ACKNOWLEDGE	  0xb1
+#define XRC_SEND_FIRST	    0xa0
+#define XRC_SEND_ONLY	    0xa4
+#define XRC_RESPONSE_MIDDLE 0xae
+#define XRC_RESPONSE_ONLY   0xb0
+#define XRC_ACKNOWLEDGE	    0xb1
 
 static struct rig rig;
 static struct pd *other_pd;
@@ -202,6 +204,34 @@ static void test_repeated_read(void **state)
 	assert_int_equal(here[0], 0xee);
 }
 
+static unsigned middles;
+
+static bool lose_first_middle(struct rig_packet *packet, struct packet *decoded)
+{
+	return decoded->opcode != XRC_RESPONSE_MIDDLE || middles++;
+}
+
+/* From a copy, which the key of the SRQ's PD allows. */
+static void test_copied_read(void **state)
+{
+	uint64_t went_back = counter_read(COUNTER_WENT_BACK);
+
+	post(IBV_WR_RDMA_WRITE, 5000, 1, srq->number, there_mr);
+	run();
+	expect(1, IBV_WC_SUCCESS);
+	memset(here, 0, sizeof(here));
+	copies_start(&roce_of(receiver)->copies, 1024);
+	roce_of(sender)->read_repair.trusted = true;
+	middles = 0;
+	rig_on_packet = lose_first_middle;
+	post(IBV_WR_RDMA_READ, 5000, 2, other_srq->number, other_mr);
+	run();
+	expect(2, IBV_WC_SUCCESS);
+	assert_memory_equal(here, there, 5000);
+	assert_true(middles && roce_of(sender)->read_repair.trusted);
+	assert_int_equal(counter_read(COUNTER_WENT_BACK), went_back);
+}
+
 static void test_key_of_another_pd(void **state)
 {
 	post(IBV_WR_RDMA_WRITE, 64, 1, srq->number, other_mr);
@@ -262,6 +292,7 @@ int main(void)
 		TEST(test_receive_comes_later),
 		TEST(test_write_read_atomic),
 		TEST(test_repeated_read),
+		TEST(test_copied_read),
 		TEST(test_key_of_another_pd),
 		TEST(test_unknown_srq),
 		TEST(test_srq_destroyed_within_a_message),

@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "roce/kept.h"
+#include "packet/kept.h"
 
 #include <stdatomic.h>
 #include <string.h>
 
 #include "base/block_pool.h"
 #include "base/check.h"
-#include "base/counter.h"
 
 /* Bytes of all QPs; relaxed, as only the sum matters. */
 static _Atomic uint64_t process_bytes;
 
-_Static_assert(sizeof(struct kept_packet) <= KEPT_PACKET_EXTRA, "a requester counts on it");
+_Static_assert(sizeof(struct kept_packet) <= KEPT_PACKET_EXTRA, "the other end counts on it");
 
 /* By their payloads; the last one takes all there can be. */
 static struct block_pool pools[] = {
@@ -43,9 +42,11 @@ static uint32_t size_of(const struct packet *packet)
 	return (uint32_t)sizeof(struct kept_packet) + packet->payload_bytes;
 }
 
-static struct kept_packet **slot(const struct roce_qp *tq, psn_t psn)
+bool kept_has(const struct kept *kept, psn_t psn)
 {
-	return &tq->kept->packets[psn.number % KEPT_PSNS];
+	const struct kept_packet *packet = kept ? kept->packets[psn.number % KEPT_PSNS] : NULL;
+
+	return packet && psn_equal(packet->packet.psn, psn);
 }
 
 static bool charge(uint32_t bytes)
@@ -57,7 +58,7 @@ static bool charge(uint32_t bytes)
 	return false;
 }
 
-static struct kept_packet *copy(const struct packet *packet)
+struct kept_packet *kept_copy(const struct packet *packet)
 {
 	struct block_pool *pool = pool_for(size_of(packet));
 	struct kept_packet *kept;
@@ -85,39 +86,40 @@ static struct kept *make_table(void)
 	return kept;
 }
 
-void kept_add(struct roce_qp *tq, const struct packet *packet)
+bool kept_add(struct kept **table, psn_t expected, const struct packet *packet)
 {
 	struct kept *kept;
 	struct kept_packet **at;
 
-	if (psn_diff(packet->psn, tq->expected_psn) >= KEPT_PSNS)
-		return;
-	if (!tq->kept)
-		tq->kept = make_table();
-	kept = tq->kept;
+	if (psn_diff(packet->psn, expected) >= KEPT_PSNS)
+		return false;
+	if (!*table)
+		*table = make_table();
+	kept = *table;
 	if (!kept || kept->bytes + size_of(packet) > KEPT_BYTES_MAX)
-		return;
-	at = slot(tq, packet->psn);
+		return false;
+	at = &kept->packets[packet->psn.number % KEPT_PSNS];
 	if (*at)
-		return;
-	*at = copy(packet);
+		return false;
+	*at = kept_copy(packet);
 	if (!*at)
-		return;
-	qp_count(tq->qp, COUNTER_KEPT);
+		return false;
 	if (!kept->count++ || psn_after(packet->psn, kept->last))
 		kept->last = packet->psn;
 	kept->bytes += size_of(packet);
+	return true;
 }
 
-struct kept_packet *kept_take(struct roce_qp *tq, psn_t psn)
+struct kept_packet *kept_take(struct kept *kept, psn_t psn)
 {
-	struct kept_packet **at = slot(tq, psn), *packet = *at;
+	struct kept_packet *packet;
 
-	if (!packet || !psn_equal(packet->packet.psn, psn))
+	if (!kept_has(kept, psn))
 		return NULL;
-	*at = NULL;
-	tq->kept->count--;
-	tq->kept->bytes -= size_of(&packet->packet);
+	packet = kept->packets[psn.number % KEPT_PSNS];
+	kept->packets[psn.number % KEPT_PSNS] = NULL;
+	kept->count--;
+	kept->bytes -= size_of(&packet->packet);
 	return packet;
 }
 
@@ -129,10 +131,10 @@ void kept_free(struct kept_packet *packet)
 	block_pool_put(pool, packet);
 }
 
-void kept_drop(struct roce_qp *tq, psn_t from, psn_t to)
+void kept_drop(struct kept *kept, psn_t from, psn_t to)
 {
-	for (unsigned i = 0; i < KEPT_PSNS && psn_before(from, to) && kept_any(tq); i++) {
-		struct kept_packet *packet = kept_take(tq, from);
+	for (unsigned i = 0; i < KEPT_PSNS && psn_before(from, to) && kept_any(kept); i++) {
+		struct kept_packet *packet = kept_take(kept, from);
 
 		if (packet)
 			kept_free(packet);
@@ -140,35 +142,34 @@ void kept_drop(struct roce_qp *tq, psn_t from, psn_t to)
 	}
 }
 
-void kept_drop_all(struct roce_qp *tq)
+void kept_drop_all(struct kept *kept)
 {
-	for (unsigned i = 0; i < KEPT_PSNS && kept_any(tq); i++) {
-		struct kept_packet *packet = tq->kept->packets[i];
+	for (unsigned i = 0; i < KEPT_PSNS && kept_any(kept); i++) {
+		struct kept_packet *packet = kept->packets[i];
 
 		if (packet)
-			kept_free(kept_take(tq, packet->packet.psn));
+			kept_free(kept_take(kept, packet->packet.psn));
 	}
 }
 
-void kept_fini(struct roce_qp *tq)
+void kept_fini(struct kept **kept)
 {
-	kept_drop_all(tq);
-	if (tq->kept)
-		block_pool_put(&tables, tq->kept);
-	tq->kept = NULL;
+	kept_drop_all(*kept);
+	if (*kept)
+		block_pool_put(&tables, *kept);
+	*kept = NULL;
 }
 
 #ifdef VERBATIM_CHECK
 /*
- * Packets that a responder keeps, between two packets:
+ * A table, between two packets:
  * - all are behind the expected PSN, and that one is none of them;
  * - each is at the place of its PSN, and the last one's is not before any;
  * - their number and bytes are as counted, and within the limits.
  */
-void kept_check(const struct roce_qp *tq)
+void kept_check(const struct kept *kept, psn_t expected, uint32_t qpn)
 {
-	const struct kept *kept = tq->kept;
-	uint32_t count = 0, bytes = 0, qpn = tq->qp->ib.qp_num;
+	uint32_t count = 0, bytes = 0;
 
 	if (!kept)
 		return;
@@ -184,10 +185,10 @@ void kept_check(const struct roce_qp *tq)
 		count++;
 		bytes += size_of(&packet->packet);
 		INVARIANT(packet->packet.psn.number % KEPT_PSNS == i &&
-				  psn_after(packet->packet.psn, tq->expected_psn) &&
+				  psn_after(packet->packet.psn, expected) &&
 				  !psn_after(packet->packet.psn, kept->last),
 			  "QP 0x%06x: PSN %06x at %u, expected %06x, last %06x", qpn,
-			  packet->packet.psn.number, i, tq->expected_psn.number, kept->last.number);
+			  packet->packet.psn.number, i, expected.number, kept->last.number);
 	}
 	INVARIANT(count == kept->count && bytes == kept->bytes,
 		  "QP 0x%06x: %u packets of %u bytes, counted %u of %u", qpn, count, bytes,
