@@ -24,6 +24,7 @@
 struct flight {
 	uint64_t when_ns;
 	uint64_t number;       /* orders what arrives at the same time */
+	uint64_t sent;	       /* net_number: a duplicate has the same */
 	struct wire_flow flow; /* as the receiver sees it */
 	bool damaged;
 	uint32_t length; /* with the ICRC */
@@ -37,6 +38,7 @@ static struct net_weather weather;
 static struct random dice;
 static const struct net_observer *observer;
 static uint64_t now_ns, numbers;
+static uint64_t observed;	/* net_number */
 static uint16_t identification; /* the receiver's guess */
 static uint64_t
 	router_free_ns[256]; /* by host: when the router has sent all packets that wait for it */
@@ -101,6 +103,11 @@ void net_stop(void)
 void net_observe(const struct net_observer *is)
 {
 	observer = is;
+}
+
+uint64_t net_number(void)
+{
+	return observed;
 }
 
 uint64_t net_now(void)
@@ -323,17 +330,18 @@ static void launch(const struct wire_flow *flow, const struct wire_packet *packe
 
 	check_notification(flow, flight);
 	net_counts.one_by_one += flow->one_by_one;
-	net_counts.sent++;
+	flight->sent = observed = ++net_counts.sent;
 	observer->sent(flight->bytes, flight->length - ICRC_BYTES);
 	if (random_chance(&dice, weather.forgery))
 		forge(flight);
-	if (random_chance(&dice, weather.duplication)) {
+	/* behind the router, or the copy would arrive ahead of packets that were sent before */
+	if (random_chance(&dice, weather.duplication) && queued_ns != UINT64_MAX) {
 		size_t size = sizeof(*flight) + flight->length;
 
 		copy = malloc(size);
 		memcpy(copy, flight, size);
 		net_counts.duplicated++;
-		fly(copy, 0);
+		fly(copy, queued_ns);
 	}
 	if (random_chance(&dice, weather.loss) || queued_ns == UINT64_MAX) {
 		net_counts.lost++;
@@ -442,6 +450,7 @@ static void arrive(struct flight *flight)
 	exact = malloc(arrival.length);
 	memcpy(exact, flight->bytes, arrival.length);
 	arrival.bytes = exact;
+	observed = flight->sent;
 	if (!is_foreign(flight))
 		observer->delivered(exact, arrival.length);
 	roce_receive(&arrival);

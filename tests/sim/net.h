@@ -72,6 +72,9 @@ struct net_observer {
 };
 void net_observe(const struct net_observer *observer);
 
+/* For an observer, of the packet that is sent or delivered: they are numbered as they are sent. */
+uint64_t net_number(void);
+
 /* For struct roce_env. */
 enum wire_result net_send(const struct wire_flow *flow, const struct wire_packet *packets,
 			  unsigned count, unsigned *sent);

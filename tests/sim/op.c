@@ -183,7 +183,13 @@ static void make_read(struct end *end, struct op *op, unsigned number, struct ra
 {
 	struct op *written = random_chance(random, 400) ? find_written(end, number, random) : NULL;
 
-	if (written) {
+	if (end->type == IBV_QPT_RC && random_chance(random, 500)) {
+		op->versioned = true;
+		op->length &= ~3u;
+		if (op->length > PLAN_VERSIONS * sizeof(uint32_t))
+			op->length = PLAN_VERSIONS * sizeof(uint32_t);
+		op->remote = end->versions;
+	} else if (written) {
 		written->keeps_target = true;
 		op->pattern = written->pattern;
 		op->length = written->length;
@@ -198,8 +204,8 @@ static void make_read(struct end *end, struct op *op, unsigned number, struct ra
 /* Sends the data of the last READ: with a fence they have to be there. */
 static bool make_relay(struct op *op, struct op *before)
 {
-	if (before->opcode != IBV_WR_RDMA_READ || before->expected != IBV_WC_SUCCESS ||
-	    op_takes_response(op))
+	if (before->opcode != IBV_WR_RDMA_READ || before->versioned ||
+	    before->expected != IBV_WC_SUCCESS || op_takes_response(op))
 		return false;
 	before->keeps_local = true;
 	op->flags |= IBV_SEND_FENCE;

@@ -7,6 +7,7 @@
 #include "fail.h"
 #include "op.h"
 #include "packet/packet.h"
+#include "read_order.h"
 #include "settle.h"
 
 #define BATCH	 64
@@ -78,9 +79,12 @@ static void on_delivered(const uint8_t *bytes, uint32_t length)
 	if (!end)
 		sim_fail("a packet to QP 0x%06x, which there is not", packet.dest_qpn);
 	switch (packet_opcode(packet.opcode)->kind) {
+	case PACKET_READ_RESPONSE:
+		read_order_on_response(end, &packet, net_number());
+		end->drops = 0;
+		break;
 	case PACKET_ACK:
 	case PACKET_ATOMIC_ACK:
-	case PACKET_READ_RESPONSE:
 		end->drops = 0;
 		break;
 	default:
@@ -95,6 +99,7 @@ static const struct net_observer observer = { .sent = on_sent,
 void oracle_start(struct plan *is)
 {
 	plan = is;
+	read_order_start();
 	net_observe(&observer);
 }
 
@@ -370,7 +375,9 @@ static void on_reliable_done(struct end *end, struct op *op)
 			world_put(op->remote, op->length, op->pattern + SCRIBBLE);
 	}
 	if (op->opcode == IBV_WR_RDMA_READ) {
-		if (!places_hold(&op->local, op->length, op->pattern, 0))
+		if (op->versioned)
+			read_order_check(plan, end, op);
+		else if (!places_hold(&op->local, op->length, op->pattern, 0))
 			sim_fail("end %u: READ %ld of %u bytes has wrong data", end->number, number,
 				 op->length);
 		places_trust(&op->local, op->length);

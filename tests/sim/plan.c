@@ -79,6 +79,16 @@ static void make_equal_receives(struct end *end, struct random *random)
 	}
 }
 
+static void raise_version(struct end *end)
+{
+	uint32_t *words = (uint32_t *)(world.memory + end->versions);
+
+	end->version++;
+	for (unsigned i = 0; i < PLAN_VERSIONS; i++)
+		words[i] = end->version;
+	world_trust(end->versions, PLAN_VERSIONS * sizeof(*words));
+}
+
 static void prepare_end(struct plan *plan, unsigned number, enum ibv_qp_type type,
 			struct random *random)
 {
@@ -118,6 +128,17 @@ static void prepare_end(struct plan *plan, unsigned number, enum ibv_qp_type typ
 	end->word_values[0] = random_next(random);
 	world_expect_word(end->word, end->word_values[0]);
 	memcpy(world.memory + end->word, world.shadow + end->word, 8);
+	if (end->type == IBV_QPT_RC) {
+		end->versions = world_take(random, PLAN_VERSIONS * sizeof(uint32_t), 8);
+		raise_version(end);
+	}
+}
+
+void plan_raise_versions(struct plan *plan)
+{
+	for (unsigned i = 0; i < plan->end_count; i++)
+		if (plan->ends[i].type == IBV_QPT_RC)
+			raise_version(&plan->ends[i]);
 }
 
 /* Attributes that both ends agree on, or not. */

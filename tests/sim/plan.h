@@ -14,6 +14,7 @@
 
 #include "net.h"
 #include "base/compat.h"
+#include "base/psn.h"
 #include "world.h"
 
 #define PLAN_ENDS     8
@@ -22,6 +23,7 @@
 #define PLAN_PIECES   4
 #define PLAN_QKEY     0x1234
 #define PLAN_GRH      40
+#define PLAN_VERSIONS 2048 /* words */
 #define PLAN_POOL     (PLAN_ENDS * PLAN_OPS + PLAN_ENDS)
 #define PLAN_POOL_WR  48
 #define POOL_BYTES    8192 /* that a receive of the pool takes */
@@ -47,6 +49,7 @@ struct op {
 	uint64_t compare_add, swap;
 	uint64_t before; /* atomics: the expected original value; not known for the shared word */
 	bool shared;
+	bool versioned;			/* READ of the peer's versions */
 	bool keeps_target, keeps_local; /* another op reads them: not overwritten */
 	int receive; /* RC: the peer's receive that it consumes; -1: none, or of the pool */
 	bool received, refused;
@@ -60,6 +63,12 @@ struct receive_plan {
 	uint32_t lkey;
 	enum ibv_wc_status expected;
 	bool posted, done;
+};
+
+/* What a READ of versions has brought: the last word of a packet. */
+struct version_read {
+	psn_t psn;
+	uint32_t version;
 };
 
 /* A failure at an end, beside those of the network. */
@@ -117,6 +126,14 @@ struct end {
 	uint32_t word;			    /* atomics of this end alone, in the peer's memory */
 	uint64_t word_values[PLAN_OPS + 1]; /* what it may hold after each of them */
 	unsigned word_steps, word_done;
+	/*
+	 * Its READs of versions: words in the peer's memory that all hold one number, which the
+	 * peer's program raises at any time. What the READs of a QP bring never falls from one word
+	 * to the next, as they are executed in order.
+	 */
+	uint32_t versions; /* where they are */
+	uint32_t version;  /* the number */
+	struct version_read last_read;
 	bool has_sent, was_refused; /* an RNR NAK was sent to it */
 	psn_t sent_psn;		    /* the highest of its requests */
 	unsigned drops;		    /* packets lost, in both directions, since an answer came */
@@ -140,6 +157,9 @@ struct plan {
 
 /* Makes the plan, creates and connects the QPs, and fills the payload's memory. */
 void plan_make(struct plan *plan, uint64_t seed);
+
+/* Programs raise the versions in their memory. */
+void plan_raise_versions(struct plan *plan);
 
 /* Destroys the QPs and frees the plan. */
 void plan_drop(struct plan *plan);

@@ -59,6 +59,8 @@ static bool step(struct plan *plan, bool traffic, struct random *random)
 	if (next == NET_NEVER)
 		return false;
 	net_advance(next);
+	if (random_chance(random, 700))
+		plan_raise_versions(plan);
 	if (post_ns <= net_now())
 		traffic_run(plan);
 	if (net_next_ns() <= net_now())
