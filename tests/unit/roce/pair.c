@@ -45,19 +45,33 @@ int pair_teardown(void **state)
 	return 0;
 }
 
-void pair_post(enum ibv_wr_opcode opcode, uint32_t bytes, uint64_t wr_id)
+void pair_post_at(enum ibv_wr_opcode opcode, uint32_t offset, uint32_t bytes, uint64_t wr_id,
+		  unsigned flags)
 {
-	struct ibv_sge sge = { (uintptr_t)from, bytes, here_mr->ib.lkey };
+	struct ibv_sge sge = { (uintptr_t)from + offset, bytes, here_mr->ib.lkey };
 	struct ibv_send_wr wr = {
 		.wr_id = wr_id,
 		.opcode = opcode,
 		.sg_list = &sge,
 		.num_sge = 1,
+		.send_flags = flags,
 		.imm_data = PAIR_IMM,
-		.wr.rdma = { .remote_addr = (uintptr_t)to, .rkey = there_mr->ib.rkey },
 	};
 
+	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		wr.wr.atomic.remote_addr = (uintptr_t)to + offset;
+		wr.wr.atomic.rkey = there_mr->ib.rkey;
+		wr.wr.atomic.compare_add = 1;
+	} else {
+		wr.wr.rdma.remote_addr = (uintptr_t)to + offset;
+		wr.wr.rdma.rkey = there_mr->ib.rkey;
+	}
 	rig_post_send(a, &wr);
+}
+
+void pair_post(enum ibv_wr_opcode opcode, uint32_t bytes, uint64_t wr_id)
+{
+	pair_post_at(opcode, 0, bytes, wr_id, 0);
 }
 
 struct ibv_wc pair_expect(uint64_t wr_id, enum ibv_wc_status status)

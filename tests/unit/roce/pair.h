@@ -24,7 +24,10 @@ int pair_teardown(void **state);
 
 #define PAIR_IMM 0x12345678u
 
-/* From the beginning of a's region, for that of b's. */
+/* From this offset in a's region, for the same in that of b's; FETCH_ADD adds 1. */
+void pair_post_at(enum ibv_wr_opcode opcode, uint32_t offset, uint32_t bytes, uint64_t wr_id,
+		  unsigned flags);
+/* From the beginning of the one, for that of the other. */
 void pair_post(enum ibv_wr_opcode opcode, uint32_t bytes, uint64_t wr_id);
 
 /* The next completion, which has to be this. */

@@ -99,27 +99,6 @@ int read_setup(void **state)
 	return 0;
 }
 
-void post_at(enum ibv_wr_opcode opcode, uint32_t offset, uint32_t bytes, uint64_t wr_id)
-{
-	struct ibv_sge sge = { (uintptr_t)here + offset, bytes, here_mr->ib.lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = wr_id,
-		.opcode = opcode,
-		.sg_list = &sge,
-		.num_sge = 1,
-	};
-
-	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-		wr.wr.atomic.remote_addr = (uintptr_t)there + offset;
-		wr.wr.atomic.rkey = there_mr->ib.rkey;
-		wr.wr.atomic.compare_add = 1;
-	} else {
-		wr.wr.rdma.remote_addr = (uintptr_t)there + offset;
-		wr.wr.rdma.rkey = there_mr->ib.rkey;
-	}
-	rig_post_send(a, &wr);
-}
-
 void run_us(uint64_t us)
 {
 	rig_run(rig_now_ns + us * 1000);
@@ -145,12 +124,12 @@ void check_order(uint32_t bytes)
 void post_reads(unsigned count, uint32_t packets)
 {
 	for (unsigned i = 0; i < count; i++)
-		post_at(IBV_WR_RDMA_READ, i * packets * MTU, packets * MTU, i + 1);
+		pair_post_at(IBV_WR_RDMA_READ, i * packets * MTU, packets * MTU, i + 1, 0);
 }
 
 void get_acquainted(void)
 {
-	post_at(IBV_WR_RDMA_READ, 0, 4, 0);
+	pair_post_at(IBV_WR_RDMA_READ, 0, 4, 0, 0);
 	run_us(900);
 	expect(0, 1);
 	roce_of(a)->read_repair.trusted = true;

@@ -39,7 +39,6 @@ uint32_t index_of(psn_t psn);
 psn_t psn(uint32_t index);
 bool on_packet(struct rig_packet *packet, struct packet *decoded);
 int read_setup(void **state);
-void post_at(enum ibv_wr_opcode opcode, uint32_t offset, uint32_t bytes, uint64_t wr_id);
 void run_us(uint64_t us);
 void expect(uint64_t from, uint64_t to);
 

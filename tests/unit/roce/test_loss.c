@@ -60,34 +60,6 @@ static int setup(void **state)
 	return 0;
 }
 
-static void post_at(enum ibv_wr_opcode opcode, uint32_t offset, uint32_t bytes, uint64_t wr_id,
-		    unsigned flags)
-{
-	struct ibv_sge sge = { (uintptr_t)here + offset, bytes, here_mr->ib.lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = wr_id,
-		.opcode = opcode,
-		.sg_list = &sge,
-		.num_sge = 1,
-		.send_flags = flags,
-	};
-
-	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-		wr.wr.atomic.remote_addr = (uintptr_t)there + offset;
-		wr.wr.atomic.rkey = there_mr->ib.rkey;
-		wr.wr.atomic.compare_add = 1;
-	} else {
-		wr.wr.rdma.remote_addr = (uintptr_t)there + offset;
-		wr.wr.rdma.rkey = there_mr->ib.rkey;
-	}
-	rig_post_send(a, &wr);
-}
-
-static void post(enum ibv_wr_opcode opcode, uint32_t bytes, uint64_t wr_id)
-{
-	post_at(opcode, 0, bytes, wr_id, 0);
-}
-
 static void run_ms(uint64_t ms)
 {
 	rig_run(rig_now_ns + ms * MS);
@@ -111,7 +83,7 @@ static void test_lost_middle(void **state)
 {
 	connect();
 	lose_packets(0x07, 5, 1);
-	post(IBV_WR_RDMA_WRITE, 40000, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 40000, 1);
 	run_ms(0);
 	assert_true(counter_read(COUNTER_PACKET_SEQ_ERR) > 0);
 	pair_expect(1, IBV_WC_SUCCESS);
@@ -125,7 +97,7 @@ static void test_lost_twice(void **state)
 	lose_packets(0x07, 5, 0);
 	lose_from = 5;
 	lose_count = 1;
-	post(IBV_WR_RDMA_WRITE, 30000, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 30000, 1);
 	/* 28 MIDDLE go out; the sixth is lost, and the first of the second attempt, too */
 	while (rig_step())
 		;
@@ -144,7 +116,7 @@ static void test_lost_tail(void **state)
 {
 	connect();
 	lose_packets(0x08, 0, 1);
-	post(IBV_WR_RDMA_WRITE, 2000, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 2000, 1);
 	run_ms(20);
 	pair_expect(1, IBV_WC_SUCCESS);
 	assert_memory_equal(here, there, 2000);
@@ -157,7 +129,7 @@ static void test_lost_acknowledgement(void **state)
 	connect();
 	lose_packets(0x11, 0, 1);
 	rig_post_receive(b, 7, NULL);
-	post(IBV_WR_SEND, 0, 1);
+	pair_post(IBV_WR_SEND, 0, 1);
 	before = rig_sent;
 	run_ms(20);
 	pair_expect(7, IBV_WC_SUCCESS);
@@ -177,8 +149,8 @@ static void test_lost_response(void **state)
 
 		memset(here, 0, BYTES);
 		lose_packets(opcode, n < 2 || n == 11 ? 0 : n - 2, 1);
-		post(IBV_WR_RDMA_READ, 11 * 1024, (uint64_t)n);
-		post(IBV_WR_RDMA_READ, 100, 100 + (uint64_t)n);
+		pair_post(IBV_WR_RDMA_READ, 11 * 1024, (uint64_t)n);
+		pair_post(IBV_WR_RDMA_READ, 100, 100 + (uint64_t)n);
 		run_ms(20);
 		pair_expect((uint64_t)n, IBV_WC_SUCCESS);
 		pair_expect(100 + (uint64_t)n, IBV_WC_SUCCESS);
@@ -192,8 +164,8 @@ static void test_implied_nak(void **state)
 	connect();
 	rig_post_receive(b, 7, NULL);
 	lose_packets(0x10, 0, 1);
-	post(IBV_WR_RDMA_READ, 100, 1);
-	post(IBV_WR_SEND, 0, 2);
+	pair_post(IBV_WR_RDMA_READ, 100, 1);
+	pair_post(IBV_WR_SEND, 0, 2);
 	run_ms(0);
 	pair_expect(7, IBV_WC_SUCCESS);
 	pair_expect(1, IBV_WC_SUCCESS);
@@ -207,7 +179,7 @@ static void test_lost_atomic_response(void **state)
 	memset(there, 0, 64);
 	lose_packets(0x12, 0, 3);
 	for (uint64_t i = 0; i < 6; i++)
-		post_at(IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 8, i, 0);
+		pair_post_at(IBV_WR_ATOMIC_FETCH_AND_ADD, 8, 8, i, 0);
 	run_ms(300);
 	for (uint64_t i = 0; i < 6; i++)
 		pair_expect(i, IBV_WC_SUCCESS);
@@ -218,8 +190,8 @@ static void test_lost_atomic_response(void **state)
 static void test_no_receive(void **state)
 {
 	connect();
-	post(IBV_WR_SEND, 5000, 1);
-	post(IBV_WR_SEND, 100, 2);
+	pair_post(IBV_WR_SEND, 5000, 1);
+	pair_post(IBV_WR_SEND, 100, 2);
 	run_ms(3); /* 0.64 ms for each try */
 	assert_true(rig_is_quiet(&rig));
 	for (uint64_t i = 0; i < 2; i++) {
@@ -241,8 +213,8 @@ static void test_no_receive_for_ever(void **state)
 	options.rnr_retry = 2;
 	connect();
 	count_events();
-	post(IBV_WR_SEND, 10, 1);
-	post(IBV_WR_RDMA_WRITE, 10, 2);
+	pair_post(IBV_WR_SEND, 10, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 10, 2);
 	start = rig_now_ns;
 	while (rig_is_quiet(&rig)) {
 		assert_true(rig_now_ns < start + 10 * MS);
@@ -271,7 +243,7 @@ static void test_silence(void **state)
 	connect();
 	count_events();
 	lose_packets(0x0a, 0, 1000);
-	post(IBV_WR_RDMA_WRITE, 10, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 10, 1);
 	start = rig_now_ns;
 	while (rig_is_quiet(&rig)) {
 		assert_true(rig_now_ns < start + 300 * MS);
@@ -293,7 +265,7 @@ static void test_silence_for_ever(void **state)
 	options.retry_cnt = 0;
 	connect();
 	lose_packets(0x0a, 0, 12);
-	post(IBV_WR_RDMA_WRITE, 10, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 10, 1);
 	run_ms(20000);
 	pair_expect(1, IBV_WC_SUCCESS);
 }
@@ -304,8 +276,8 @@ static void test_full_socket(void **state)
 	options.retry_cnt = 0;
 	connect();
 	rig_full_after = 3;
-	post(IBV_WR_RDMA_WRITE, 20000, 1);
-	post_at(IBV_WR_RDMA_READ, 100000, 3000, 2, 0);
+	pair_post(IBV_WR_RDMA_WRITE, 20000, 1);
+	pair_post_at(IBV_WR_RDMA_READ, 100000, 3000, 2, 0);
 	for (unsigned i = 0; i < 50; i++) {
 		run_ms(1);
 		rig_full_after = i % 2 ? 1 : 0;
@@ -335,9 +307,9 @@ static void test_refused_behind_a_lost_response(void **state)
 	options.retry_cnt = 3;
 	connect();
 	rig_on_packet = lose_atomic_responses;
-	post_at(IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8, 1, 0);
+	pair_post_at(IBV_WR_ATOMIC_FETCH_AND_ADD, 0, 8, 1, 0);
 	there_mr->ib.rkey ^= 0x100;
-	post(IBV_WR_RDMA_WRITE, 100, 2);
+	pair_post(IBV_WR_RDMA_WRITE, 100, 2);
 	there_mr->ib.rkey ^= 0x100;
 	while (rig_is_quiet(&rig)) {
 		struct packet next = rig_peek(0);
@@ -357,7 +329,7 @@ static void test_lost_refusal(void **state)
 {
 	connect();
 	lose_packets(0x11, 0, 1);
-	post_at(IBV_WR_RDMA_WRITE, BYTES, 0, 1, 0);
+	pair_post_at(IBV_WR_RDMA_WRITE, BYTES, 0, 1, 0);
 	{
 		struct ibv_sge sge = { (uintptr_t)here, 8, here_mr->ib.lkey };
 		struct ibv_send_wr wr = {
@@ -403,12 +375,13 @@ static void test_random_loss(void **state)
 		rig_on_packet = lose_some;
 		for (uint64_t i = 0; i < 8; i++) {
 			rig_post_receive(b, 1000 + i, NULL);
-			post_at(IBV_WR_RDMA_WRITE, (uint32_t)i * 8192, 8192, 5 * i, 0);
-			post_at(IBV_WR_SEND, 0, 0, 5 * i + 1, 0);
-			post_at(IBV_WR_RDMA_READ, 65536 + (uint32_t)i * 8192, 8192, 5 * i + 2, 0);
-			post_at(IBV_WR_ATOMIC_FETCH_AND_ADD, 200000, 8, 5 * i + 3,
-				i % 2 ? IBV_SEND_FENCE : 0);
-			post_at(IBV_WR_RDMA_WRITE, (uint32_t)i * 8192, 10, 5 * i + 4, 0);
+			pair_post_at(IBV_WR_RDMA_WRITE, (uint32_t)i * 8192, 8192, 5 * i, 0);
+			pair_post_at(IBV_WR_SEND, 0, 0, 5 * i + 1, 0);
+			pair_post_at(IBV_WR_RDMA_READ, 65536 + (uint32_t)i * 8192, 8192, 5 * i + 2,
+				     0);
+			pair_post_at(IBV_WR_ATOMIC_FETCH_AND_ADD, 200000, 8, 5 * i + 3,
+				     i % 2 ? IBV_SEND_FENCE : 0);
+			pair_post_at(IBV_WR_RDMA_WRITE, (uint32_t)i * 8192, 10, 5 * i + 4, 0);
 		}
 		run_ms(20000);
 		for (uint64_t next = 0, received = 0; next < 40 || received < 8;) {
@@ -484,12 +457,12 @@ static void test_slow_peer(void **state)
 
 	options.timeout = 20;
 	connect();
-	post(IBV_WR_RDMA_WRITE, 100, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 100, 1);
 	run_ms(1);
 	pair_expect(1, IBV_WC_SUCCESS);
 	for (uint64_t round = 2; round < 20; round++) {
 		before = rig_sent;
-		post(IBV_WR_RDMA_WRITE, 30 * 1024, round);
+		pair_post(IBV_WR_RDMA_WRITE, 30 * 1024, round);
 		for (int ms = 0; ms < 20; ms++) {
 			rig_now_ns += MS;
 			roce_run(rig_now_ns);
@@ -500,12 +473,12 @@ static void test_slow_peer(void **state)
 	assert_in_range(rig_sent - before, 30, 34); /* with acknowledgements */
 
 	for (uint64_t round = 20; round < 40; round++) {
-		post(IBV_WR_RDMA_WRITE, 100, round);
+		pair_post(IBV_WR_RDMA_WRITE, 100, round);
 		run_ms(0);
 		pair_expect(round, IBV_WC_SUCCESS);
 	}
 	lose_packets(0x0a, 0, 1);
-	post(IBV_WR_RDMA_WRITE, 100, 40);
+	pair_post(IBV_WR_RDMA_WRITE, 100, 40);
 	start = rig_now_ns;
 	while (rig_is_quiet(&rig))
 		run_ms(1);
@@ -525,8 +498,8 @@ static void test_read_pieces(void **state)
 	connect();
 	random_state = 5;
 	rig_on_packet = check_piece;
-	post(IBV_WR_RDMA_READ, BYTES, 1);
-	post(IBV_WR_RDMA_READ, BYTES - 1, 2);
+	pair_post(IBV_WR_RDMA_READ, BYTES, 1);
+	pair_post(IBV_WR_RDMA_READ, BYTES - 1, 2);
 	run_ms(20000);
 	pair_expect(1, IBV_WC_SUCCESS);
 	pair_expect(2, IBV_WC_SUCCESS);
@@ -538,15 +511,15 @@ static void test_read_pieces(void **state)
 static void test_reset(void **state)
 {
 	connect();
-	post(IBV_WR_RDMA_WRITE, 100000, 1);
-	post_at(IBV_WR_RDMA_READ, 100000, 3000, 2, 0);
+	pair_post(IBV_WR_RDMA_WRITE, 100000, 1);
+	pair_post_at(IBV_WR_RDMA_READ, 100000, 3000, 2, 0);
 	rig_modify(a, IBV_QPS_RESET);
 	assert_true(rig_is_quiet(&rig));
 	run_ms(100);
 	rig_modify(b, IBV_QPS_RESET);
 	memset(there, 0, BYTES);
 	rig_connect(a, b, &options);
-	post(IBV_WR_RDMA_WRITE, 100000, 3);
+	pair_post(IBV_WR_RDMA_WRITE, 100000, 3);
 	run_ms(100);
 	pair_expect(3, IBV_WC_SUCCESS);
 	assert_memory_equal(here, there, 100000);
@@ -558,9 +531,9 @@ static void test_drain(void **state)
 
 	connect();
 	lose_packets(0x07, 3, 1);
-	post(IBV_WR_RDMA_WRITE, 250000, 1);
+	pair_post(IBV_WR_RDMA_WRITE, 250000, 1);
 	assert_int_equal(qp_modify(a, &attr, IBV_QP_STATE), 0);
-	post(IBV_WR_RDMA_WRITE, 10, 2);
+	pair_post(IBV_WR_RDMA_WRITE, 10, 2);
 	run_ms(100);
 	pair_expect(1, IBV_WC_SUCCESS);
 	assert_true(a->drained);

@@ -84,27 +84,6 @@ static int setup(void **state)
 	return 0;
 }
 
-static void post_at(enum ibv_wr_opcode opcode, uint32_t offset, uint32_t bytes, uint64_t wr_id)
-{
-	struct ibv_sge sge = { (uintptr_t)here + offset, bytes, here_mr->ib.lkey };
-	struct ibv_send_wr wr = {
-		.wr_id = wr_id,
-		.opcode = opcode,
-		.sg_list = &sge,
-		.num_sge = 1,
-	};
-
-	if (opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
-		wr.wr.atomic.remote_addr = (uintptr_t)there + offset;
-		wr.wr.atomic.rkey = there_mr->ib.rkey;
-		wr.wr.atomic.compare_add = 1;
-	} else {
-		wr.wr.rdma.remote_addr = (uintptr_t)there + offset;
-		wr.wr.rdma.rkey = there_mr->ib.rkey;
-	}
-	rig_post_send(a, &wr);
-}
-
 static void run_ms(uint64_t ms)
 {
 	rig_run(rig_now_ns + ms * MS);
@@ -124,7 +103,7 @@ static unsigned again(uint32_t packets)
 static void test_single_loss(void **state)
 {
 	to_lose[5] = 1;
-	post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, 1);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, 1, 0);
 	run_ms(0);
 	pair_expect(1, IBV_WC_SUCCESS);
 	assert_memory_equal(here, there, 40 * MTU);
@@ -141,7 +120,7 @@ static void test_single_loss(void **state)
 static void test_several_losses(void **state)
 {
 	to_lose[5] = to_lose[9] = to_lose[30] = 1;
-	post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, 1);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, 1, 0);
 	run_ms(0);
 	pair_expect(1, IBV_WC_SUCCESS);
 	assert_memory_equal(here, there, 40 * MTU);
@@ -154,7 +133,7 @@ static void test_lost_again(void **state)
 {
 	to_lose[5] = 3;
 	roce_of(a)->rtt_min_ns = 1000; /* else a NAK so soon would be about the same loss */
-	post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, 1);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, 1, 0);
 	roce_of(a)->rtt_min_ns = 1000;
 	run_ms(0);
 	pair_expect(1, IBV_WC_SUCCESS);
@@ -171,7 +150,7 @@ static void test_lost_again_with_its_neighbour(void **state)
 
 	to_lose[5] = 2;
 	to_lose[6] = 1;
-	post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, 1);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, 1, 0);
 	while (rig_is_quiet(&rig) && rig_now_ns < start + 10 * MS)
 		rig_run(rig_now_ns + 10000);
 	pair_expect(1, IBV_WC_SUCCESS);
@@ -186,7 +165,7 @@ static void test_burst(void **state)
 	to_lose[2] = 1;
 	for (unsigned i = 8; i < 8 + 2 + 4 + 3; i++)
 		to_lose[i] = 1;
-	post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, 1);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, 1, 0);
 	run_ms(0);
 	pair_expect(1, IBV_WC_SUCCESS);
 	assert_memory_equal(here, there, 40 * MTU);
@@ -205,7 +184,7 @@ static void test_responder_that_drops(void **state)
 	for (unsigned i = 5; i < 105; i += 10)
 		to_lose[i] = 1;
 	for (uint64_t i = 0; i < 4; i++)
-		post_at(IBV_WR_RDMA_WRITE, (uint32_t)i * 30 * MTU, 30 * MTU, i);
+		pair_post_at(IBV_WR_RDMA_WRITE, (uint32_t)i * 30 * MTU, 30 * MTU, i, 0);
 	run_ms(50);
 	for (uint64_t i = 0; i < 4; i++)
 		pair_expect(i, IBV_WC_SUCCESS);
@@ -226,8 +205,8 @@ static void test_requester_that_goes_back(void **state)
 	rig_post_receive(b, 7, &sge);
 	rig_post_receive(b, 8, &sge);
 	roce_of(a)->repair.skip = 200;
-	post_at(IBV_WR_SEND, 0, 20 * MTU, 1);
-	post_at(IBV_WR_SEND, 0, 20 * MTU, 2);
+	pair_post_at(IBV_WR_SEND, 0, 20 * MTU, 1, 0);
+	pair_post_at(IBV_WR_SEND, 0, 20 * MTU, 2, 0);
 	roce_of(a)->repair.skip = 200; /* the first packet starts the requester */
 	run_ms(0);
 	pair_expect(7, IBV_WC_SUCCESS);
@@ -254,7 +233,7 @@ static void test_nothing_is_written_early(void **state)
 	rig_on_packet = watch_order;
 	to_lose[5] = 1;
 	here[40 * MTU - 1] = 0x11;
-	post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, 1);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, 1, 0);
 	for (int i = 0; i < 40; i++)
 		rig_step();
 	assert_int_equal(there[6 * MTU], 0xee);
@@ -273,11 +252,12 @@ static void test_order(void **state)
 	*word = 41;
 	to_lose[0] = 1;
 	rig_post_receive(b, 7, NULL);
-	post_at(IBV_WR_RDMA_WRITE, 0, 3 * MTU, 1);
-	post_at(IBV_WR_RDMA_READ, 0, 3 * MTU, 2); /* sees the WRITE, and leaves `here` as it is */
-	post_at(IBV_WR_ATOMIC_FETCH_AND_ADD, 64 * MTU, 8, 3);
-	post_at(IBV_WR_SEND, 0, 0, 4);
-	post_at(IBV_WR_ATOMIC_FETCH_AND_ADD, 64 * MTU, 8, 5);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 3 * MTU, 1, 0);
+	pair_post_at(IBV_WR_RDMA_READ, 0, 3 * MTU, 2,
+		     0); /* sees the WRITE, and leaves `here` as it is */
+	pair_post_at(IBV_WR_ATOMIC_FETCH_AND_ADD, 64 * MTU, 8, 3, 0);
+	pair_post_at(IBV_WR_SEND, 0, 0, 4, 0);
+	pair_post_at(IBV_WR_ATOMIC_FETCH_AND_ADD, 64 * MTU, 8, 5, 0);
 	run_ms(0);
 	pair_expect(7, IBV_WC_SUCCESS);
 	for (uint64_t i = 1; i <= 5; i++)
@@ -294,11 +274,11 @@ static void test_order(void **state)
 static void test_refused_behind_a_gap(void **state)
 {
 	to_lose[1] = 1;
-	post_at(IBV_WR_RDMA_WRITE, 0, 3 * MTU, 1);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 3 * MTU, 1, 0);
 	there_mr->ib.rkey ^= 0x100;
-	post_at(IBV_WR_RDMA_WRITE, 0, 3 * MTU, 2);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 3 * MTU, 2, 0);
 	there_mr->ib.rkey ^= 0x100;
-	post_at(IBV_WR_RDMA_WRITE, 8 * MTU, 3 * MTU, 3);
+	pair_post_at(IBV_WR_RDMA_WRITE, 8 * MTU, 3 * MTU, 3, 0);
 	run_ms(0);
 	pair_expect(1, IBV_WC_SUCCESS);
 	pair_expect(2, IBV_WC_REM_ACCESS_ERR);
@@ -315,9 +295,9 @@ static void test_no_receive_behind_a_gap(void **state)
 	struct ibv_sge sge = { (uintptr_t)there, 5 * MTU, there_mr->ib.lkey };
 
 	to_lose[1] = 1;
-	post_at(IBV_WR_RDMA_WRITE, 0, 3 * MTU, 1);
-	post_at(IBV_WR_SEND, 0, 5 * MTU, 2);
-	post_at(IBV_WR_RDMA_WRITE, 8 * MTU, 3 * MTU, 3);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 3 * MTU, 1, 0);
+	pair_post_at(IBV_WR_SEND, 0, 5 * MTU, 2, 0);
+	pair_post_at(IBV_WR_RDMA_WRITE, 8 * MTU, 3 * MTU, 3, 0);
 	run_ms(0);
 	pair_expect(1, IBV_WC_SUCCESS);
 	assert_true(rig_is_quiet(&rig));
@@ -398,7 +378,7 @@ static void hold_us(uint64_t us)
 static void measure_path(uint64_t *wr_id)
 {
 	for (int i = 0; i < 8; i++) {
-		post_at(IBV_WR_RDMA_WRITE, 0, 1, ++*wr_id);
+		pair_post_at(IBV_WR_RDMA_WRITE, 0, 1, ++*wr_id, 0);
 		run_ms(0);
 		pair_expect(*wr_id, IBV_WC_SUCCESS);
 	}
@@ -412,7 +392,7 @@ static void test_spurious_probe(void **state)
 {
 	const unsigned packets = 40;
 
-	post_at(IBV_WR_RDMA_WRITE, 0, packets * MTU, 1);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, packets * MTU, 1, 0);
 	assert_int_equal(rig_waiting(), packets);
 	hold_us(6000); /* RETRANSMIT_PROBE_FIRST_NS and more */
 	assert_int_equal(counted(COUNTER_PROBES), 1);
@@ -429,7 +409,7 @@ static void test_spurious_probe_of_many(void **state)
 	unsigned sent;
 
 	for (; wr_id < 8; wr_id++)
-		post_at(IBV_WR_RDMA_WRITE, (uint32_t)wr_id * 10 * MTU, 10 * MTU, wr_id + 1);
+		pair_post_at(IBV_WR_RDMA_WRITE, (uint32_t)wr_id * 10 * MTU, 10 * MTU, wr_id + 1, 0);
 	sent = rig_waiting();
 	assert_in_range(sent, 31, 79);
 	hold_us(6000);
@@ -448,7 +428,7 @@ static void test_spurious_probe_and_a_loss(void **state)
 
 	for (unsigned i = 30; i < packets; i++)
 		to_lose[i] = 1;
-	post_at(IBV_WR_RDMA_WRITE, 0, packets * MTU, 1);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, packets * MTU, 1, 0);
 	hold_us(6000);
 	assert_int_equal(counted(COUNTER_PROBES), 1);
 	run_ms(100);
@@ -464,7 +444,7 @@ static void test_loss_after_a_probe(void **state)
 	uint32_t size;
 
 	to_lose[0] = 2; /* the probe, too */
-	post_at(IBV_WR_RDMA_WRITE, 0, packets * MTU, 1);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, packets * MTU, 1, 0);
 	size = roce_of(a)->window.size;
 	roce_of(a)->repair.skip = 200; /* it goes back */
 	hold_us(6000);
@@ -486,11 +466,11 @@ static void test_short_pause_is_no_probe(void **state)
 
 	measure_path(&wr_id);
 	to_lose[8 + 3] = 1;
-	post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id, 0);
 	run_ms(0);
 	pair_expect(wr_id, IBV_WC_SUCCESS);
 	assert_true(roce_of(a)->repair.trusted);
-	post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id, 0);
 	hold_us(600);
 	assert_int_equal(counted(COUNTER_PROBES), 0);
 	run_ms(10);
@@ -505,12 +485,12 @@ static void test_long_pauses_double_the_timeout(void **state)
 
 	measure_path(&wr_id);
 	to_lose[8 + 3] = 1;
-	post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id, 0);
 	run_ms(0);
 	pair_expect(wr_id, IBV_WC_SUCCESS);
 	for (int round = 0; round < 10; round++) {
 		probes = counted(COUNTER_PROBES);
-		post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id);
+		pair_post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id, 0);
 		hold_us(4000);
 		run_ms(0);
 		pair_expect(wr_id, IBV_WC_SUCCESS);
@@ -526,7 +506,7 @@ static void test_nak_puts_off_the_probe(void **state)
 	measure_path(&wr_id);
 	roce_of(a)->repair.skip = 200;
 	to_lose[8] = 1;
-	post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 20 * MTU, ++wr_id, 0);
 	before_ns = roce_of(a)->probe_ns;
 	hold_us((before_ns - rig_now_ns) / 1000 - 20);
 	while (!counted(COUNTER_WENT_BACK))
@@ -550,7 +530,7 @@ static void test_slow_answers_halve_the_window(void **state)
 	for (int round = 0; round < 4; round++) {
 		bool slow = round % 2;
 
-		post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, ++wr_id);
+		pair_post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, ++wr_id, 0);
 		hold_us(slow ? timeout_us / 4 + 1000 : timeout_us / 4 - 1000);
 		run_ms(0);
 		pair_expect(wr_id, IBV_WC_SUCCESS);
@@ -563,7 +543,7 @@ static void test_slow_answers_halve_the_window(void **state)
 
 	/* over a long path that is the round trip */
 	roce_of(a)->rtt_min_ns = roce_of(a)->rtt_recent_ns = timeout_us * 1000 / 4;
-	post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, ++wr_id);
+	pair_post_at(IBV_WR_RDMA_WRITE, 0, 40 * MTU, ++wr_id, 0);
 	hold_us(timeout_us / 4 + 1000);
 	run_ms(0);
 	pair_expect(wr_id, IBV_WC_SUCCESS);
