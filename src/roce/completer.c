@@ -264,7 +264,8 @@ void completer_on_packet(struct roce_qp *tq, const struct packet *packet,
 		return;
 	on_packet(tq, packet);
 	/* as many as there can be: none is kept once more, whose turn it is */
-	for (uint32_t i = 0; i <= KEPT_PSNS && (kept = read_repair_take(tq)) != NULL; i++) {
+	for (uint32_t i = 0;
+	     i <= KEPT_PSNS && tq->read_repair.open && (kept = read_repair_take(tq)) != NULL; i++) {
 		on_packet(tq, &kept->packet);
 		kept_free(kept);
 	}

@@ -262,11 +262,8 @@ struct kept_packet *read_repair_take(struct roce_qp *tq)
 	struct read_repair *repair = &tq->read_repair;
 	struct kept_packet *packet = NULL;
 	bool waits = has_outstanding(tq);
-	psn_t next;
+	psn_t next = waits ? next_response(tq) : repair->seen;
 
-	if (!repair->open)
-		return NULL;
-	next = waits ? next_response(tq) : repair->seen;
 	if (waits)
 		packet = kept_take(repair->kept, next);
 	if (!packet && repair->ack &&

@@ -81,7 +81,8 @@ static inline bool read_repair_concerns(const struct roce_qp *tq, const struct p
 /* A response or acknowledgement before its turn. False: no repair is open. */
 bool read_repair_keep(struct roce_qp *tq, const struct packet *packet);
 
-/* The next packet whose turn it is, which the caller frees with kept_free; NULL: none. */
+/* A repair is open. The next packet whose turn it is, which the caller frees (kept_free); or NULL.
+ */
 struct kept_packet *read_repair_take(struct roce_qp *tq);
 
 /*

@@ -153,8 +153,8 @@ void repair_send(struct roce_qp *tq)
 	psn_t psn = tq->una_psn, unsent;
 	enum transmit_result result = TRANSMIT_FAULT;
 
-	if (takes_response(tq,
-			   tq->una_psn)) { /* what was lost came late: now it is read_repair's */
+	/* the lost request came late, and a response is missing now: that is read_repair's */
+	if (takes_response(tq, psn)) {
 		repair_stop(tq);
 		return;
 	}

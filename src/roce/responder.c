@@ -465,8 +465,8 @@ static void execute_kept(struct roce_qp *tq, psn_t from, bool told) REQUIRES(tq-
 	bool executed = false;
 
 	tq->more = false;
-	kept_drop(tq->kept, from,
-		  tq->expected_psn); /* the PSNs of a READ's response are no requests' */
+	/* the PSNs of a READ's response are no requests' */
+	kept_drop(tq->kept, from, tq->expected_psn);
 	while (is_connected(tq->qp) && (kept = kept_take(tq->kept, tq->expected_psn)) != NULL) {
 		const struct packet_opcode *op = packet_opcode(kept->packet.opcode);
 

@@ -78,7 +78,7 @@ struct shm_qp {
 	/* UD: posts since a thread's last poll, whose number it is */
 	uint32_t posts, posts_of;
 	bool streams; /* UD: the last batch that waited was filled before any poll or timer */
-	bool filled;  /* UD: one of these posts filled a batch */
+	bool filled;  /* UD: one of these posts filled a batch that waited */
 
 	/* timer, see timer.h */
 	struct list timer_node;
