@@ -10,6 +10,9 @@
  * - poll_ns: an ibv_poll_cq of an empty CQ, while all others sleep;
  * - send_us: half of a ping-pong of 8 bytes with one of them, while the rest sleep;
  * - exchange_us: a message to and from each peer, per message, while all processes take part;
+ * - longest_ms: of all processes, the longest that one sent its messages and waited for those of
+ * its peers, in these and in those of --fill: longer than the time-out of a request that waited for
+ * it;
  * - peer_kib: address space, and memory (RssShmem), for each peer, at the end;
  * - total_mib: memory of all processes beyond what each had before it opened the device: its share
  *   (Pss) and page tables (VmPTE);
@@ -58,6 +61,7 @@ struct shared {
 	union ibv_gid gid;
 	uint32_t qpn[PROCESSES_MAX][PROCESSES_MAX]; /* [a][b]: a's QP to b */
 	_Atomic long grown_kib;			    /* by all */
+	_Atomic uint64_t longest_ns;		    /* a round of exchange */
 	struct {
 		_Alignas(64) pid_t pid;
 		_Atomic uint64_t received;
@@ -352,6 +356,14 @@ static void answer(unsigned count)
 	}
 }
 
+static void note_round(uint64_t ns)
+{
+	uint64_t longest = atomic_load(&shared->longest_ns);
+
+	while (ns > longest && !atomic_compare_exchange_weak(&shared->longest_ns, &longest, ns))
+		;
+}
+
 /* Returns microseconds a message. */
 static double exchange(unsigned rounds, uint32_t bytes)
 {
@@ -361,10 +373,13 @@ static double exchange(unsigned rounds, uint32_t bytes)
 	for (unsigned i = 0; i < processes; i++)
 		count += is_peer(i);
 	for (unsigned round = 1; round <= rounds; round++) {
+		uint64_t start = now_ns();
+
 		for (unsigned i = 1; i < processes; i++)
 			if (is_peer((self + i) % processes))
 				send_bytes_to((self + i) % processes, bytes);
 		sleep_until(before + (uint64_t)round * count);
+		note_round(now_ns() - start);
 	}
 	return (double)(now_ns() - begin) / 1000 / rounds / count;
 }
@@ -426,9 +441,10 @@ static void measure(long space, long memory, long before_kib)
 	meet();
 	if (!self)
 		printf("{\"peers\": %u, \"all\": %s, \"poll_ns\": %.1f, \"send_us\": %.2f, "
-		       "\"exchange_us\": %.2f, \"peer_kib\": [%ld, %ld], \"total_mib\": %ld, "
-		       "\"fds\": %u}\n",
+		       "\"exchange_us\": %.2f, \"longest_ms\": %llu, "
+		       "\"peer_kib\": [%ld, %ld], \"total_mib\": %ld, \"fds\": %u}\n",
 		       processes - 1, all ? "true" : "false", poll, send, each,
+		       (unsigned long long)shared->longest_ns / 1000000,
 		       (status_kib("VmSize") - space) / (long)(processes - 1),
 		       (status_kib("RssShmem") - memory) / (long)(processes - 1),
 		       shared->grown_kib / 1024, count_fds());

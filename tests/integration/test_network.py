@@ -227,18 +227,18 @@ def test_passive_target(cables):
     assert target.status is None, target.report()
 
 
-def share_the_port(cable, count, index=0):
+def share_the_port(cable, count, index=0, ops=('send', 'write', 'read', 'send_imm'), **options):
     """Two servers and two clients on each host, all at once, every byte compared."""
     gid_index = cable.a.gid_index(cable.a.addresses[index])
     ends, clients = [], []
-    for number, op in enumerate(['send', 'write', 'read', 'send_imm']):
+    for number, op in enumerate(ops):
         server, client = cable.hosts if number % 2 else cable.hosts[::-1]
         port = free_port()
         argv = [VERIFY, 'data', '--port', port, '--op', op, '--listen', '::', '--sizes',
                 '100,5000,70000', '--count', count, '--seed', number + 1, '--gid-index', gid_index]
-        ends.append(server.start_server(argv, port))
+        ends.append(server.start_server(argv, port, **options))
         clients.append((client, [*argv, server.address]))
-    ends += [client.start(*argv) for client, argv in clients]
+    ends += [client.start(*argv, **options) for client, argv in clients]
     for end in ends:
         assert f'verified {3 * count} messages' in end.finish(60)
 

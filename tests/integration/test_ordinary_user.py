@@ -3,7 +3,7 @@
 import pytest
 
 from test_daemon import as_nobody
-from test_network import perftest, pingpong
+from test_network import perftest, pingpong, share_the_port
 
 pytestmark = pytest.mark.network
 
@@ -51,3 +51,9 @@ def test_pingpong(nobodys, service):
 def test_perftest(nobodys, program, options):
     """Nothing that the small buffers drop is lost, or holds the programs up for long."""
     perftest(nobodys, program, *options, seconds=30)
+
+
+def test_loss_of_reads(cables):
+    """Eight processes over a cable as between network cards, which read and write both ways; every byte compared."""
+    share_the_port(cables(1500, cards=True), 200, ops=['read', 'read', 'write', 'send'], before=as_nobody(),
+                   env={'VERBATIM_TEST_LOSS': '0.01,11'})
