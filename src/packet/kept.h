@@ -31,8 +31,8 @@
 #define KEPT_PROCESS_BYTES_MAX (64 * 1024 * 1024)
 
 struct kept_packet {
-	struct packet packet; /* its payload is `bytes` */
-	uint8_t bytes[];
+	struct packet packet;	      /* its payload is `bytes` */
+	_Alignas(64) uint8_t bytes[]; /* memcpy to elsewhere in a cache line takes longer */
 };
 
 struct kept {
@@ -40,6 +40,14 @@ struct kept {
 	psn_t last;				/* the highest PSN since there were none */
 	struct kept_packet *packets[KEPT_PSNS]; /* by PSN, modulo KEPT_PSNS */
 };
+
+/* How many packets with this path MTU an end keeps. */
+static inline uint32_t kept_most(uint32_t mtu)
+{
+	uint32_t packets = KEPT_BYTES_MAX / (mtu + KEPT_PACKET_EXTRA);
+
+	return packets < KEPT_PSNS ? packets : KEPT_PSNS;
+}
 
 static inline bool kept_any(const struct kept *kept)
 {

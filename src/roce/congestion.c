@@ -92,13 +92,9 @@ void congestion_on_notification(struct roce_qp *tq, uint64_t now_ns)
 		window_on_mark(&tq->response_pace.window, psn_add(tq->response_pace.number, 1));
 }
 
-void congestion_on_repeated_read(struct roce_qp *tq, uint32_t packets, uint64_t now_ns)
+void congestion_on_repeated_read(struct roce_qp *tq, uint64_t now_ns)
 {
-	if (!begin_bound(tq, now_ns))
-		return;
-	if (packets == 1)
-		window_on_single_loss(&tq->response_pace.window);
-	else
+	if (begin_bound(tq, now_ns))
 		window_on_loss(&tq->response_pace.window, psn_add(tq->response_pace.number, 1));
 }
 

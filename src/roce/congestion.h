@@ -4,7 +4,7 @@
  * directions.
  *
  * In:  packets that a router marked (ECN CE); CNPs (annex A17.9.3) from the other end; duplicate
- *      READs, whose responses were lost.
+ *      READs of a requester that goes back.
  * Out: CNPs; a smaller window; how many response packets may leave now.
  *
  * A requester's packets are bounded by its window (roce/window.h), which acknowledgements move.
@@ -35,10 +35,10 @@ void congestion_on_mark(struct roce_qp *tq);
 void congestion_on_notification(struct roce_qp *tq, uint64_t now_ns);
 
 /*
- * A duplicate READ of so many packets: its responses were lost. UINT32_MAX: and all behind them is
- * asked for again.
+ * A duplicate READ, asked for anew: its responses, or those before it, were lost. One that is asked
+ * for as the original is none: that requester's window bounds its responses (roce/read_repair.h).
  */
-void congestion_on_repeated_read(struct roce_qp *tq, uint32_t packets, uint64_t now_ns);
+void congestion_on_repeated_read(struct roce_qp *tq, uint64_t now_ns);
 
 /* Sends the CNP that is owed, unless the last one was just now. */
 void congestion_notify(struct roce_qp *tq, uint64_t now_ns);

@@ -47,9 +47,7 @@ static bool takes_response(const struct roce_qp *tq, psn_t psn)
 
 bool repair_exceeds_kept(const struct roce_qp *tq)
 {
-	uint64_t packets = sendq_in_flight(tq);
-
-	return packets > KEPT_PSNS || packets * (tq->mtu + KEPT_PACKET_EXTRA) > KEPT_BYTES_MAX;
+	return sendq_in_flight(tq) > kept_most(tq->mtu);
 }
 
 bool repair_begin(struct roce_qp *tq)

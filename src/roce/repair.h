@@ -25,6 +25,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "packet/kept.h"
 #include "roce/roce_qp.h"
 
 #define REPAIR_RUN	   2	    /* packets of the first run */
@@ -59,18 +60,21 @@ void repair_stop(struct roce_qp *tq);
 void repair_start(struct roce_qp *tq);
 
 /*
- * The congestion window, for packets in flight. During a repair una_psn stands still, while the
- * other end, or this one, keeps what arrives behind it: half a window more may be in flight, as the
- * first half has arrived by then.
+ * The congestion window, for packets in flight: how many of them may be on their way. During a
+ * repair una_psn stands still, while what arrives behind it is kept. What this end keeps it has: as
+ * many packets more may be in flight as are kept, up to what an end keeps. What the other end keeps
+ * is not known: half a window more may be in flight, as the first half has arrived by then.
  */
 static inline uint32_t repair_window(const struct roce_qp *tq)
 {
-	uint32_t size = tq->window.size;
+	uint32_t size = tq->window.size, most = kept_most(tq->mtu);
 
-	return (tq->repair.open && tq->repair.trusted) ||
-			       (tq->read_repair.open && tq->read_repair.trusted)
-		       ? size + size / 2
-		       : size;
+	if (tq->read_repair.open && tq->read_repair.trusted && tq->read_repair.kept) {
+		uint32_t more = size + tq->read_repair.kept->count;
+
+		return more < most ? more : most;
+	}
+	return tq->repair.open && tq->repair.trusted ? size + size / 2 : size;
 }
 
 /* Sends what is pending. */

@@ -305,7 +305,9 @@ void response_repeat_read(struct roce_qp *tq, const struct packet *request, uint
 		drop_begun(&tq->responses, request->psn, end);
 		response_add_read(&tq->replays, tq, &anew, pd, 0);
 	}
-	congestion_on_repeated_read(tq, request->original ? packets : UINT32_MAX, roce_env.now());
+	/* the window of a requester that asks for an original bounds its responses, too */
+	if (!request->original)
+		congestion_on_repeated_read(tq, roce_env.now());
 	gso_on_repeated_read(tq, request->psn);
 }
 

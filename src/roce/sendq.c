@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "execute/local.h"
+#include "packet/kept.h"
 #include "roce/flush_list.h"
 #include "roce/request.h"
 
@@ -211,7 +212,7 @@ static void check_outstanding(const struct roce_qp *tq)
  * - una_psn <= next_psn <= max_psn: unacknowledged packets were sent, and max_psn is after all sent
  *   packets;
  * - at most the highest window that the other end's buffer allows is in flight, and half of it more
- *   after a repair;
+ *   after a repair; or what an end keeps (repair_window);
  * - requests in flight have PSNs that rise, none is wholly acknowledged (check_requests);
  * - outstanding READs and atomics are those of the ring (check_outstanding);
  * - a failure at this end is that of the request before sq.issue.
@@ -225,7 +226,8 @@ void sendq_check(const struct roce_qp *tq)
 	INVARIANT(!psn_before(tq->next_psn, tq->una_psn) && !psn_before(tq->max_psn, tq->next_psn),
 		  "QP 0x%06x: una %06x next %06x max %06x", qp->ib.qp_num, tq->una_psn.number,
 		  tq->next_psn.number, tq->max_psn.number);
-	INVARIANT(sendq_in_flight(tq) <= tq->window.most + tq->window.most / 2,
+	INVARIANT(sendq_in_flight(tq) <= tq->window.most + tq->window.most / 2 ||
+			  sendq_in_flight(tq) <= kept_most(tq->mtu),
 		  "QP 0x%06x: %u packets in flight, window at most %u", qp->ib.qp_num,
 		  sendq_in_flight(tq), tq->window.most);
 	INVARIANT(!tq->failure.pending ||

@@ -189,8 +189,12 @@ static void test_overlap(void **state)
 	inject_read(3, 3 * MTU, 97 * MTU, true, key);
 	inject_read(30, 30 * MTU, 70 * MTU, true, key); /* all of it will come */
 	rig_full_after = UINT32_MAX;
-	expect_responses(3, 16, true, 2); /* as many as its pace allows at once */
-	run_us(1000);
+	roce_flush();
+	assert_int_equal(rig_waiting(), 97); /* at once: the other end's window bounds them */
+	while (rig_waiting()) {
+		assert_true(rig_peek(0).original);
+		rig_step();
+	}
 	for (uint32_t i = 0; i < 100; i++)
 		assert_int_equal(responses[i], i >= 3 && i < 20 ? 2 : 1);
 }
