@@ -113,15 +113,23 @@ static bool look(void)
 /*
  * False: there is more, but slow sources have to be polled now and then, too. Leaves links to the
  * threads that poll.
+ *
+ * Such a thread may wait for this processor. At the end of a time slice it would find the port held
+ * by this thread, poll in vain, yield, and so on, while this thread, which is slower, takes all
+ * packets. So this one yields where it holds nothing.
  */
 static bool work_off(void)
 {
 	uint64_t end = clock_now_ns() + TURN_NS;
 
-	do
-		if (!look() || (poll_lease_is_held() && !look_found))
+	do {
+		bool any = look(), polled = poll_lease_is_held();
+
+		if (!any || (polled && !look_found))
 			return true;
-	while (clock_now_ns() < end);
+		if (polled)
+			sched_yield();
+	} while (clock_now_ns() < end);
 	return false;
 }
 
