@@ -148,7 +148,7 @@ def tenth(text):
 
 def rate(text):
     """Of an ib_*_bw: the inverse of its messages a second."""
-    figures = re.search(r'^ \d+ +\d+ +[\d.]+ +[\d.]+ +([\d.]+)', text, re.MULTILINE)
+    figures = re.search(r'^ \d+\s+\d+\s+[\d.]+\s+[\d.]+\s+([\d.]+)', text, re.MULTILINE)
     assert figures, text
     return 1 / float(figures[1])
 
