@@ -229,6 +229,7 @@ static const struct roce_env surroundings = {
 	.send = ports_send,
 	.sends_gso = ports_sends_gso,
 	.resolve = wire_path_resolve,
+	.answer = wire_path_answer,
 	.deadline = wakeup_on_deadline,
 	.group_visit = group_visit,
 };

@@ -80,6 +80,13 @@ int wire_path_resolve(struct context *context, const struct ibv_ah_attr *attr, u
 	return 0;
 }
 
+void wire_path_answer(const struct wire_flow *arrival, uint32_t remote_qpn, struct wire_flow *flow)
+{
+	*flow = *arrival;
+	flow->hop_limit = HOP_LIMIT_DEFAULT;
+	flow->sender = udp_sender(flow->port, remote_qpn);
+}
+
 int wire_path_send_datagrams(struct qp *qp, unsigned most, unsigned *sent, enum cause *cause)
 {
 	const struct wqe *wqe = sq_wqe(&qp->sq, qp->sq.issue);

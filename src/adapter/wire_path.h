@@ -28,6 +28,9 @@ void wire_path_open(struct context *context, const struct ibv_ah_attr *attr);
 int wire_path_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
 		      struct wire_flow *flow);
 
+/* struct roce_env's answer. */
+void wire_path_answer(const struct wire_flow *arrival, uint32_t remote_qpn, struct wire_flow *flow);
+
 /* struct shm_env's datagrams_to_wire. */
 int wire_path_send_datagrams(struct qp *qp, unsigned most, unsigned *sent, enum cause *cause);
 

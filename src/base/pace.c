@@ -10,6 +10,22 @@ uint32_t pace_burst(uint32_t buffer_bytes)
 	return burst > PACE_BURST_BYTES ? burst : PACE_BURST_BYTES;
 }
 
+/* Of PACE_SHARES. */
+static uint32_t withheld(const struct pace *pace, uint64_t now_ns)
+{
+	uint64_t regrown = (now_ns - pace->marked_ns) / PACE_INTERVAL_NS * PACE_REGROWTH;
+
+	return regrown < pace->withheld ? pace->withheld - (uint32_t)regrown : 0;
+}
+
+void pace_on_mark(struct pace *pace, uint64_t now_ns)
+{
+	uint32_t share = (PACE_SHARES - withheld(pace, now_ns)) / 2;
+
+	pace->withheld = PACE_SHARES - (share > PACE_SHARES_MIN ? share : PACE_SHARES_MIN);
+	pace->marked_ns = now_ns;
+}
+
 uint32_t pace_allows(struct pace *pace, uint32_t burst, uint64_t now_ns)
 {
 	uint64_t passed = now_ns - pace->since_ns;
@@ -17,6 +33,8 @@ uint32_t pace_allows(struct pace *pace, uint32_t burst, uint64_t now_ns)
 
 	if (passed > PACE_INTERVAL_NS)
 		passed = PACE_INTERVAL_NS;
+	if (pace->withheld)
+		passed = passed * (PACE_SHARES - withheld(pace, now_ns)) / PACE_SHARES;
 	earned = pace->bytes + passed * burst / PACE_INTERVAL_NS;
 	pace->bytes = earned < burst ? (uint32_t)earned : burst;
 	pace->since_ns = now_ns;

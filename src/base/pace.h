@@ -7,6 +7,9 @@
  * (pace_burst), and as much again in each PACE_INTERVAL_NS. A receiver that is not scheduled for a
  * hundred microseconds or two loses nothing, even with the small socket buffers of ordinary users.
  *
+ * A receiver that is too slow for that for long says so (pace_on_mark): then the QP may send half
+ * as much in each interval, and in each that follows a little more again.
+ *
  * Pure; its QP's lock guards it.
  */
 #ifndef BASE_PACE_H
@@ -18,10 +21,15 @@
 #define PACE_BURST_MAX_BYTES (256 * 1024)
 #define PACE_BUFFERED(b)     ((b) / 8) /* the part of the receive buffer that one burst may fill */
 #define PACE_INTERVAL_NS     50000ull
+#define PACE_SHARES	     256 /* of a burst, that an interval earns */
+#define PACE_SHARES_MIN	     4	 /* of these, after any number of marks */
+#define PACE_REGROWTH	     2	 /* of these, for each interval after a mark */
 
 struct pace {
 	uint64_t since_ns; /* when `bytes` was right; 0: never used */
 	uint32_t bytes;	   /* that may be sent at once */
+	uint32_t withheld; /* of PACE_SHARES, at marked_ns */
+	uint64_t marked_ns;
 };
 
 /* Bytes that may leave at once to a receiver with such a buffer (wire_flow.buffer_bytes). */
@@ -31,5 +39,8 @@ uint32_t pace_burst(uint32_t buffer_bytes);
 uint32_t pace_allows(struct pace *pace, uint32_t burst, uint64_t now_ns);
 
 void pace_use(struct pace *pace, uint32_t bytes);
+
+/* The receiver is slower. */
+void pace_on_mark(struct pace *pace, uint64_t now_ns);
 
 #endif

@@ -130,8 +130,9 @@ struct qp {
 	struct receive receive;
 	psn_t datagram_psn; /* UD: of the next packet on the wire */
 	struct pace datagram_pace;
-	bool no_route; /* UD: the last send found no route; the cause is reported */
-	bool closed;   /* UD: takes no datagrams any more, as it is being destroyed */
+	uint64_t datagram_cnp_ns; /* UD: when the last CNP was sent; 0: never */
+	bool no_route;		  /* UD: the last send found no route; the cause is reported */
+	bool closed;		  /* UD: takes no datagrams any more, as it is being destroyed */
 	/*
 	 * ibv_wr_*, from start to complete or abort: requests behind sq.tail, by a copy of the SQ
 	 * with a tail of its own. builder_lock, which is outside the QP's, guards them;

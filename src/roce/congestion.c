@@ -18,14 +18,20 @@ void congestion_on_mark(struct roce_qp *tq)
 	flush_list_add(tq);
 }
 
-void congestion_notify(struct roce_qp *tq, uint64_t now_ns)
+void congestion_on_crowd(struct roce_qp *tq)
+{
+	tq->congestion_seen = true;
+	flush_list_add(tq);
+}
+
+bool congestion_send_cnp(struct qp *qp, const struct wire_flow *to, uint32_t dest_qpn)
 {
 	static const uint8_t reserved[CNP_RESERVED_BYTES];
 	const struct packet header = {
 		.opcode = CNP_OPCODE,
 		.becn = true,
 		.pkey = PACKET_PKEY,
-		.dest_qpn = tq->qp->attr.dest_qp_num,
+		.dest_qpn = dest_qpn,
 	};
 	struct wire_packet packet = {
 		.payload_bytes = sizeof(reserved),
@@ -33,21 +39,27 @@ void congestion_notify(struct roce_qp *tq, uint64_t now_ns)
 		.pinned = true,
 		.piece = { { (void *)reserved, sizeof(reserved) } },
 	};
-	struct wire_flow flow = tq->flow;
+	struct wire_flow flow = *to;
 	unsigned sent;
 
+	flow.traffic_class &= (uint8_t)~WIRE_ECN_MASK;
+	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
+	if (roce_env.send(&flow, &packet, 1, &sent) != WIRE_SENT)
+		return false;
+	qp_count(qp, COUNTER_NP_CNP_SENT);
+	return true;
+}
+
+void congestion_notify(struct roce_qp *tq, uint64_t now_ns)
+{
 	if (!tq->congestion_seen)
 		return;
 	tq->congestion_seen = false;
 	if (tq->cnp_ns && now_ns - tq->cnp_ns < CONGESTION_CNP_NS)
 		return;
-	flow.traffic_class &= (uint8_t)~WIRE_ECN_MASK;
-	packet.header_bytes = (uint16_t)packet_encode(&header, packet.header);
 	/* If it cannot be sent, the next marked packet causes another. */
-	if (roce_env.send(&flow, &packet, 1, &sent) == WIRE_SENT) {
-		qp_count(tq->qp, COUNTER_NP_CNP_SENT);
+	if (congestion_send_cnp(tq->qp, &tq->flow, tq->qp->attr.dest_qp_num))
 		tq->cnp_ns = now_ns;
-	}
 }
 
 /* Counts the packets of an interval that has ended as acknowledged. */
@@ -88,6 +100,7 @@ void congestion_on_notification(struct roce_qp *tq, uint64_t now_ns)
 {
 	qp_count(tq->qp, COUNTER_RP_CNP_HANDLED);
 	window_on_mark(&tq->window, tq->next_psn);
+	pace_on_mark(&tq->pace, now_ns);
 	if (begin_bound(tq, now_ns))
 		window_on_mark(&tq->response_pace.window, psn_add(tq->response_pace.number, 1));
 }

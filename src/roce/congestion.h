@@ -31,6 +31,9 @@
 /* A router has marked a packet of this connection that is not a CNP. */
 void congestion_on_mark(struct roce_qp *tq);
 
+/* UC: the socket overflows soon (wire_arrival.crowded), and nothing else slows the other end. */
+void congestion_on_crowd(struct roce_qp *tq);
+
 /* A CNP came. */
 void congestion_on_notification(struct roce_qp *tq, uint64_t now_ns);
 
@@ -39,6 +42,9 @@ void congestion_on_notification(struct roce_qp *tq, uint64_t now_ns);
  * for as the original is none: that requester's window bounds its responses (roce/read_repair.h).
  */
 void congestion_on_repeated_read(struct roce_qp *tq, uint64_t now_ns);
+
+/* Sends a CNP to the QP. False: the socket did not take it. */
+bool congestion_send_cnp(struct qp *qp, const struct wire_flow *flow, uint32_t dest_qpn);
 
 /* Sends the CNP that is owed, unless the last one was just now. */
 void congestion_notify(struct roce_qp *tq, uint64_t now_ns);

@@ -13,6 +13,7 @@
 #include "object/qp_table.h"
 #include "packet/grh.h"
 #include "roce/burst.h"
+#include "roce/congestion.h"
 #include "roce/gso.h"
 #include "roce/payload.h"
 #include "roce/roce_env.h"
@@ -234,6 +235,30 @@ static void build_header(struct qp *qp, const struct wire_arrival *arrival, uint
 	}
 }
 
+/* The sender is too fast for this end, or for a router: asks it to be slower. */
+static void notify(struct qp *qp, const struct packet *packet, const struct wire_arrival *arrival)
+{
+	struct wire_flow flow;
+	bool marked = (arrival->flow->traffic_class & WIRE_ECN_MASK) == WIRE_ECN_CE;
+
+	if ((!marked && !arrival->crowded) || packet->qkey != qp->attr.qkey ||
+	    gid_is_multicast(arrival->flow->local))
+		return;
+	if (marked)
+		qp_count(qp, COUNTER_NP_ECN_MARKED_ROCE_PACKETS);
+	if (qp->datagram_cnp_ns && arrival->when_ns - qp->datagram_cnp_ns < CONGESTION_CNP_NS)
+		return;
+	roce_env.answer(arrival->flow, packet->src_qpn, &flow);
+	if (congestion_send_cnp(qp, &flow, packet->src_qpn))
+		qp->datagram_cnp_ns = arrival->when_ns;
+}
+
+void datagram_on_notification(struct qp *qp)
+{
+	qp_count(qp, COUNTER_RP_CNP_HANDLED);
+	pace_on_mark(&qp->datagram_pace, roce_env.now());
+}
+
 static void deliver(struct qp *qp, const struct packet *packet, const struct wire_arrival *arrival)
 	REQUIRES(qp->lock)
 {
@@ -279,6 +304,7 @@ static void deliver_to(uint32_t qpn, void *arg)
 		unknown_qp_count(qpn);
 		return;
 	}
+	notify(qp, delivery->packet, delivery->arrival);
 	deliver(qp, delivery->packet, delivery->arrival);
 	cq_give_events();
 	qp_unlock(qp);

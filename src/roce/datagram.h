@@ -19,6 +19,9 @@
  */
 void datagram_receive(const struct packet *packet, const struct wire_arrival *arrival);
 
+/* A CNP came for a UD QP, whose lock is held: a receiver of its datagrams is slower. */
+void datagram_on_notification(struct qp *qp);
+
 /*
  * Sends the datagram `seq` of a UD QP, whose lock is held, or up to `most` from there on: as many
  * as follow it to the same address handle and process, in one call, as GSO batches where their

@@ -345,11 +345,14 @@ static bool fits_service(const struct qp *qp, const struct packet *packet,
 }
 
 static void on_connection_packet(struct roce_qp *tq, const struct packet *packet,
-				 const struct packet_opcode *op, const struct wire_flow *flow)
+				 const struct packet_opcode *op, const struct wire_arrival *arrival)
 {
-	if ((flow->traffic_class & WIRE_ECN_MASK) == WIRE_ECN_CE &&
-	    op->kind != PACKET_NOTIFY_CONGESTION)
-		congestion_on_mark(tq);
+	if (op->kind != PACKET_NOTIFY_CONGESTION) {
+		if ((arrival->flow->traffic_class & WIRE_ECN_MASK) == WIRE_ECN_CE)
+			congestion_on_mark(tq);
+		if (arrival->crowded && !qp_is_reliable(tq->qp))
+			congestion_on_crowd(tq);
+	}
 	switch (op->kind) {
 	case PACKET_NOTIFY_CONGESTION:
 		congestion_on_notification(tq, roce_env.now());
@@ -412,13 +415,15 @@ static void on_packet(struct qp *qp, const struct packet *packet,
 	const struct packet_opcode *op = packet_opcode(packet->opcode);
 	struct roce_qp *tq = roce_of(qp);
 
-	if (!tq || !is_of_connection(tq, arrival->flow)) {
+	if (qp->type == IBV_QPT_UD && op->kind == PACKET_NOTIFY_CONGESTION) {
+		datagram_on_notification(qp);
+	} else if (!tq || !is_of_connection(tq, arrival->flow)) {
 		qp_count(qp, COUNTER_STRANGER);
 	} else if (!fits_service(qp, packet, op)) {
 		qp_count(qp, COUNTER_OTHER_SERVICE);
 	} else {
 		tq->more = arrival->more;
-		on_connection_packet(tq, packet, op, arrival->flow);
+		on_connection_packet(tq, packet, op, arrival);
 	}
 	if (tq && !arrival->more)
 		responder_write_held(tq);

@@ -35,6 +35,9 @@ struct roce_env {
 	 */
 	int (*resolve)(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
 		       struct wire_flow *flow);
+	/* Fills *flow for an answer to a QP of the sender of an arrival. Does not block. */
+	void (*answer)(const struct wire_flow *arrival, uint32_t remote_qpn,
+		       struct wire_flow *flow);
 	/* A timer was armed that is due before all others. */
 	void (*deadline)(uint64_t ns);
 	/* Calls visit for each QP of this process that is attached to the group. */

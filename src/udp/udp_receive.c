@@ -8,6 +8,7 @@
 
 #include "base/counter.h"
 #include "base/fork_free.h"
+#include "base/pace.h"
 #include "base/syscall.h"
 #include "packet/icrc.h"
 #include "packet/packet.h"
@@ -30,6 +31,16 @@
  * cache.
  */
 #define LONG_BATCH (16 << 10)
+
+/*
+ * So many bytes received, and the socket never empty between, are a crowd. A sender four times as
+ * fast as they are read has put three times as many more into the socket meanwhile: less than half
+ * of the buffer, even where the kernel counts a packet as twice its bytes. Those that follow until
+ * the sender has heard of it find room in the other half. A burst of one sender (base/pace.h) is
+ * no crowd.
+ */
+#define CROWD_BYTES(buffer) ((buffer) / 16 > CROWD_LEAST_BYTES ? (buffer) / 16 : CROWD_LEAST_BYTES)
+#define CROWD_LEAST_BYTES   (2 * PACE_BURST_BYTES)
 
 /* Room for TOS or traffic class, hop limit, flow label, segment size, and some more. */
 #define CONTROL_BYTES 256
@@ -203,6 +214,15 @@ static void pass(struct wire_arrival *arrival, bool more,
 	arrival->bytes = NULL;
 }
 
+static bool is_crowded(struct wire_port *port, size_t bytes)
+{
+	port->crowd_bytes += bytes;
+	if (port->crowd_bytes < CROWD_BYTES(port->buffer_bytes))
+		return false;
+	port->crowd_bytes = 0;
+	return true;
+}
+
 /*
  * Passes the packets of a datagram, or of a GRO batch, to `receive`, and drops those with a wrong
  * ICRC. Passes each only after it has found the next good one, so that arrival.more is exact.
@@ -228,6 +248,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 		return 1;
 	}
 	open_envelope(port, &h, left, &e);
+	arrival.crowded = is_crowded(port, left);
 	ack = arrival;
 	if (packet_batch_ends_in_ack(bytes, left, e.segment)) {
 		size_t length = left % e.segment;
@@ -313,6 +334,8 @@ int udp_receive(struct wire_port *port, uint64_t now_ns,
 		}
 		datagrams += n;
 		drained = n < (int)max;
+		if (drained)
+			port->crowd_bytes = 0;
 		if (max == 1 && n == 1)
 			drained = !looks_further(port);
 		max = n && port->inbox->messages[0].msg_len >= LONG_BATCH ? 1 : DATAGRAMS;

@@ -69,6 +69,11 @@ struct wire_arrival {
 	 * nothing else before. The bytes of this one stay until that call returns.
 	 */
 	bool more;
+	/*
+	 * The socket has not been found empty for long: it fills faster than it is read, and will
+	 * soon overflow. Set for the packets of one receive call, then not for as long again.
+	 */
+	bool crowded;
 };
 
 /* Why udp_send took fewer packets than it was given. */

@@ -154,6 +154,11 @@ int net_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_
 	return 0;
 }
 
+void net_answer(const struct wire_flow *arrival, uint32_t remote_qpn, struct wire_flow *flow)
+{
+	*flow = *arrival;
+}
+
 static struct icrc_path path_of(const struct flight *flight)
 {
 	struct icrc_path path = { .source_port = SOURCE_PORT, .destination_port = WIRE_UDP_PORT };

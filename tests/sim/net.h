@@ -81,6 +81,7 @@ enum wire_result net_send(const struct wire_flow *flow, const struct wire_packet
 bool net_sends_gso(const struct wire_flow *flow);
 int net_resolve(struct context *context, const struct ibv_ah_attr *attr, uint32_t remote_qpn,
 		struct wire_flow *flow);
+void net_answer(const struct wire_flow *arrival, uint32_t remote_qpn, struct wire_flow *flow);
 
 /* Packets come that did not pass through this network (the fuzzer's), marked ones among them. */
 extern bool net_is_bypassed;

@@ -39,6 +39,7 @@ static const struct roce_env env = {
 	.send = net_send,
 	.sends_gso = net_sends_gso,
 	.resolve = net_resolve,
+	.answer = net_answer,
 	.deadline = deadline,
 	.group_visit = group_visit,
 };

@@ -22,6 +22,7 @@
 uint64_t rig_now_ns, rig_deadline_ns;
 uint32_t rig_sent, rig_full_after;
 enum wire_result rig_refusal;
+bool rig_crowded;
 bool rig_without_gso;
 uint32_t rig_calls, rig_call_packets[RIG_CALLS], rig_buffer_bytes;
 bool (*rig_on_packet)(struct rig_packet *packet, struct packet *decoded);
@@ -119,6 +120,11 @@ static int resolve(struct context *context, const struct ibv_ah_attr *attr, uint
 	return 0;
 }
 
+static void answer(const struct wire_flow *arrival, uint32_t remote_qpn, struct wire_flow *flow)
+{
+	*flow = *arrival;
+}
+
 static void deadline(uint64_t ns)
 {
 	rig_deadline_ns = ns;
@@ -146,6 +152,7 @@ static const struct roce_env env = {
 	.send = send_packets,
 	.sends_gso = sends_gso,
 	.resolve = resolve,
+	.answer = answer,
 	.deadline = deadline,
 	.group_visit = group_visit,
 };
@@ -180,7 +187,7 @@ void rig_create(struct rig *rig)
 	memset(members, 0, sizeof(members));
 	rig_full_after = UINT32_MAX;
 	rig_refusal = WIRE_FULL;
-	rig_without_gso = false;
+	rig_without_gso = rig_crowded = false;
 	rig_on_packet = NULL;
 }
 
@@ -386,8 +393,12 @@ static bool step(bool more)
 	packet_decode(packet->bytes, packet->length, &decoded);
 	if (rig_on_packet && !rig_on_packet(packet, &decoded))
 		return true;
-	arrival = (struct wire_arrival){ &packet->flow, packet->bytes, packet->length, rig_now_ns,
-					 more };
+	arrival = (struct wire_arrival){ .flow = &packet->flow,
+					 .bytes = packet->bytes,
+					 .length = packet->length,
+					 .when_ns = rig_now_ns,
+					 .more = more,
+					 .crowded = rig_crowded };
 	roce_receive(&arrival);
 	return true;
 }

@@ -14,6 +14,7 @@
 #include "packet/grh.h"
 #include "roce/datagram.h"
 
+#define CNP    0x81
 #define BYTES  65536
 #define ACCESS IBV_ACCESS_LOCAL_WRITE
 
@@ -149,6 +150,77 @@ static void test_pace_by_buffer(void **state)
 	assert_int_equal(pace_burst(208 * 1024), PACE_BURST_BYTES);
 	assert_int_equal(pace_burst(8 * PACE_BURST_BYTES + 8), PACE_BURST_BYTES + 1);
 	assert_int_equal(pace_burst(16 << 20), PACE_BURST_MAX_BYTES);
+}
+
+/* A mark halves the rate, whatever came before, and each interval gives some of it back. */
+static void test_pace_after_marks(void **state)
+{
+	const uint32_t burst = PACE_BURST_BYTES, share = burst / PACE_SHARES;
+	struct pace pace = { 0 };
+	uint64_t now = 1000 * PACE_INTERVAL_NS;
+
+	pace_use(&pace, pace_allows(&pace, burst, now));
+	pace_on_mark(&pace, now);
+	now += PACE_INTERVAL_NS - 1;
+	assert_in_range(pace_allows(&pace, burst, now), burst / 2 - 2, burst / 2);
+	now++;
+	pace_use(&pace, pace_allows(&pace, burst, now));
+	for (unsigned i = 0; i < 20; i++)
+		pace_on_mark(&pace, now);
+	now += PACE_INTERVAL_NS - 1;
+	assert_in_range(pace_allows(&pace, burst, now), PACE_SHARES_MIN * share - 2,
+			PACE_SHARES_MIN * share);
+	for (unsigned i = PACE_SHARES_MIN; i < PACE_SHARES; i += PACE_REGROWTH)
+		now += PACE_INTERVAL_NS;
+	pace_use(&pace, pace_allows(&pace, burst, now));
+	now += PACE_INTERVAL_NS;
+	assert_int_equal(pace_allows(&pace, burst, now), burst);
+}
+
+static unsigned notifications;
+
+static bool count_notifications(struct rig_packet *packet, struct packet *decoded)
+{
+	if (decoded->opcode != CNP)
+		return true;
+	assert_int_equal(decoded->dest_qpn, a->ib.qp_num);
+	assert_true(decoded->becn);
+	assert_int_equal(packet->flow.traffic_class & WIRE_ECN_MASK, 0);
+	notifications++;
+	return true;
+}
+
+static bool mark(struct rig_packet *packet, struct packet *decoded)
+{
+	if (decoded->opcode != CNP)
+		packet->flow.traffic_class |= WIRE_ECN_CE;
+	return count_notifications(packet, decoded);
+}
+
+/*
+ * Datagrams come faster than they are received, or were marked: their sender gets a notification,
+ * one in 50 us at most, and is slower.
+ */
+static void test_congestion(void **state)
+{
+	uint64_t handled = counter_read(COUNTER_RP_CNP_HANDLED);
+
+	notifications = 0;
+	rig_on_packet = count_notifications;
+	send(100, 0x11);
+	assert_int_equal(notifications, 0);
+	rig_crowded = true;
+	for (unsigned i = 0; i < 3; i++)
+		send(100, 0x11); /* also where there is no receive for it */
+	rig_crowded = false;
+	assert_int_equal(notifications, 1);
+	assert_int_equal(counter_read(COUNTER_RP_CNP_HANDLED) - handled, 1);
+	assert_in_range(a->datagram_pace.withheld, PACE_SHARES / 2 - 1, PACE_SHARES / 2);
+	assert_int_equal(b->datagram_pace.withheld, 0);
+	rig_now_ns += 60000;
+	rig_on_packet = mark;
+	send(100, 0x11);
+	assert_int_equal(notifications, 2);
 }
 
 /* Those before a bad one leave; its own turn finds what is wrong with it. */
@@ -484,6 +556,8 @@ int main(void)
 		TEST(unknown_qps),
 		TEST(many_leave_in_one_call),
 		TEST(pace_by_buffer),
+		TEST(pace_after_marks),
+		TEST(congestion),
 		TEST(a_bad_one_behind_others),
 		TEST(a_socket_that_takes_some),
 		TEST(copies_without_allocating),

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "base/counter.h"
+
 #define BYTES  65536
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
 #define MS     1000000ull
@@ -171,6 +173,28 @@ static void test_pace(void **state)
 	}
 }
 
+/* WRITEs come faster than they are received: the sender is slower from then on. */
+static void test_crowd(void **state)
+{
+	connect(IBV_QPT_UC);
+	rig_crowded = true;
+	post(IBV_WR_RDMA_WRITE, 0, 8);
+	roce_flush();
+	rig_run(rig_now_ns);
+	assert_in_range(roce_of(a)->pace.withheld, PACE_SHARES / 2 - 1, PACE_SHARES / 2);
+}
+
+/* The window of an RC QP does that. */
+static void test_crowd_of_a_window(void **state)
+{
+	uint64_t handled = counter_read(COUNTER_RP_CNP_HANDLED);
+
+	connect(IBV_QPT_RC);
+	rig_crowded = true;
+	post(IBV_WR_RDMA_WRITE, 0, 60000);
+	assert_int_equal(counter_read(COUNTER_RP_CNP_HANDLED) - handled, 0);
+}
+
 /* One notification in 50 us at most, and the window halves. */
 static void test_congestion(void **state)
 {
@@ -209,8 +233,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
-		TEST(loss), TEST(dropped),    TEST(acknowledgement_asked_for),
-		TEST(pace), TEST(congestion), TEST(no_receive_in_a_batch),
+		TEST(loss),
+		TEST(dropped),
+		TEST(acknowledgement_asked_for),
+		TEST(pace),
+		TEST(congestion),
+		TEST(crowd),
+		TEST(crowd_of_a_window),
+		TEST(no_receive_in_a_batch),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
