@@ -22,6 +22,8 @@ void pace_on_mark(struct pace *pace, uint64_t now_ns)
 {
 	uint32_t share = (PACE_SHARES - withheld(pace, now_ns)) / 2;
 
+	if (pace->withheld && now_ns - pace->marked_ns < PACE_INTERVAL_NS)
+		return;
 	pace->withheld = PACE_SHARES - (share > PACE_SHARES_MIN ? share : PACE_SHARES_MIN);
 	pace->marked_ns = now_ns;
 }
@@ -29,13 +31,11 @@ void pace_on_mark(struct pace *pace, uint64_t now_ns)
 uint32_t pace_allows(struct pace *pace, uint32_t burst, uint64_t now_ns)
 {
 	uint64_t passed = now_ns - pace->since_ns;
-	uint64_t earned;
+	uint64_t earned, shares = PACE_SHARES - (pace->withheld ? withheld(pace, now_ns) : 0);
 
 	if (passed > PACE_INTERVAL_NS)
 		passed = PACE_INTERVAL_NS;
-	if (pace->withheld)
-		passed = passed * (PACE_SHARES - withheld(pace, now_ns)) / PACE_SHARES;
-	earned = pace->bytes + passed * burst / PACE_INTERVAL_NS;
+	earned = pace->bytes + passed * shares * burst / (PACE_SHARES * PACE_INTERVAL_NS);
 	pace->bytes = earned < burst ? (uint32_t)earned : burst;
 	pace->since_ns = now_ns;
 	return pace->bytes;

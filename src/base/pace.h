@@ -40,7 +40,7 @@ uint32_t pace_allows(struct pace *pace, uint32_t burst, uint64_t now_ns);
 
 void pace_use(struct pace *pace, uint32_t bytes);
 
-/* The receiver is slower. */
+/* A receiver is slower. Of those that say so in one interval the first counts. */
 void pace_on_mark(struct pace *pace, uint64_t now_ns);
 
 #endif

@@ -241,8 +241,8 @@ static void notify(struct qp *qp, const struct packet *packet, const struct wire
 	struct wire_flow flow;
 	bool marked = (arrival->flow->traffic_class & WIRE_ECN_MASK) == WIRE_ECN_CE;
 
-	if ((!marked && !arrival->crowded) || packet->qkey != qp->attr.qkey ||
-	    gid_is_multicast(arrival->flow->local))
+	if ((!marked && !arrival->crowded) || !receive_takes_datagrams(qp) ||
+	    packet->qkey != qp->attr.qkey || gid_is_multicast(arrival->flow->local))
 		return;
 	if (marked)
 		qp_count(qp, COUNTER_NP_ECN_MARKED_ROCE_PACKETS);

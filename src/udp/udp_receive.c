@@ -33,14 +33,14 @@
 #define LONG_BATCH (16 << 10)
 
 /*
- * So many bytes received, and the socket never empty between, are a crowd. A sender four times as
- * fast as they are read has put three times as many more into the socket meanwhile: less than half
- * of the buffer, even where the kernel counts a packet as twice its bytes. Those that follow until
- * the sender has heard of it find room in the other half. A burst of one sender (base/pace.h) is
- * no crowd.
+ * So many bytes received, and the socket never empty between, are a crowd: of a large buffer a
+ * sixteenth, so that a sender four times as fast as they are read has put less than half of the
+ * buffer into it meanwhile. Of a small one it is much, and comes late: less could be one sender's
+ * burst (base/pace.h).
  */
 #define CROWD_BYTES(buffer) ((buffer) / 16 > CROWD_LEAST_BYTES ? (buffer) / 16 : CROWD_LEAST_BYTES)
 #define CROWD_LEAST_BYTES   (2 * PACE_BURST_BYTES)
+#define CROWD_PACKET_EXTRA  512 /* bytes that a packet takes in the buffer beside its own */
 
 /* Room for TOS or traffic class, hop limit, flow label, segment size, and some more. */
 #define CONTROL_BYTES 256
@@ -214,9 +214,10 @@ static void pass(struct wire_arrival *arrival, bool more,
 	arrival->bytes = NULL;
 }
 
-static bool is_crowded(struct wire_port *port, size_t bytes)
+/* So many bytes came, in packets of `segment`. */
+static bool is_crowded(struct wire_port *port, size_t bytes, size_t segment)
 {
-	port->crowd_bytes += bytes;
+	port->crowd_bytes += bytes + (bytes / segment + 1) * CROWD_PACKET_EXTRA;
 	if (port->crowd_bytes < CROWD_BYTES(port->buffer_bytes))
 		return false;
 	port->crowd_bytes = 0;
@@ -248,7 +249,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 		return 1;
 	}
 	open_envelope(port, &h, left, &e);
-	arrival.crowded = is_crowded(port, left);
+	arrival.crowded = is_crowded(port, left, e.segment);
 	ack = arrival;
 	if (packet_batch_ends_in_ack(bytes, left, e.segment)) {
 		size_t length = left % e.segment;

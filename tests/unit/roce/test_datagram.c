@@ -165,8 +165,14 @@ static void test_pace_after_marks(void **state)
 	assert_in_range(pace_allows(&pace, burst, now), burst / 2 - 2, burst / 2);
 	now++;
 	pace_use(&pace, pace_allows(&pace, burst, now));
-	for (unsigned i = 0; i < 20; i++)
+	pace_on_mark(&pace, now);
+	pace_on_mark(&pace, now); /* of another receiver */
+	assert_in_range(pace.withheld, PACE_SHARES * 3 / 4 - 4, PACE_SHARES * 3 / 4);
+	for (unsigned i = 0; i < 20; i++) {
+		now += PACE_INTERVAL_NS;
 		pace_on_mark(&pace, now);
+	}
+	pace_use(&pace, pace_allows(&pace, burst, now));
 	now += PACE_INTERVAL_NS - 1;
 	assert_in_range(pace_allows(&pace, burst, now), PACE_SHARES_MIN * share - 2,
 			PACE_SHARES_MIN * share);
