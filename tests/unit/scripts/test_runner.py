@@ -134,6 +134,19 @@ def a_budget_leaves_out(directory):
     expect(output.endswith('\n1 passed, 0 failed\n'), output)
 
 
+def a_failure_of_pytest_has_its_reason(directory):
+    """The begin and the end of a long one, in a line."""
+    results = pathlib.Path(directory, 'pytest.xml')
+    results.write_text('<testsuite><testcase classname="t.test_cm" name="test_many"><failure message="10 connections&#10;'
+                       + 'x ' * 1000 + '&#10;the client got REJECTED"/></testcase><testcase classname="a" name="b"/>'
+                       '<testcase classname="a" name="c"><skipped/></testcase></testsuite>')
+    said = subprocess.run([ROOT / 'scripts/count-tests', 'junit', results], capture_output=True, text=True, check=True).stdout
+    count, line = said.splitlines()
+    expect(count == '1 1', said)
+    expect(line.startswith('test_cm: test_many: 10 connections x ') and line.endswith(' the client got REJECTED'), said)
+    expect(len(line) < 500, said)
+
+
 def ci_sums_both(directory):
     """And says so last, with all signals ignored, and whatever make adds."""
     root = tree(directory, make='''test:
@@ -156,8 +169,8 @@ def ci_counts_what_dies(directory):
 
 
 TESTS = [output_in_a_file_is_kept, what_is_left_behind_is_a_failure, nothing_left_is_no_failure, orphans_are_reaped,
-         out_of_time,         terminated, signals_have_their_default_actions, a_budget_leaves_out, ci_sums_both,
-         ci_counts_what_dies]
+         a_failure_of_pytest_has_its_reason, out_of_time, terminated, signals_have_their_default_actions,
+         a_budget_leaves_out, ci_sums_both, ci_counts_what_dies]
 
 
 def main():
