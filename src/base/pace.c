@@ -31,7 +31,7 @@ void pace_on_mark(struct pace *pace, uint64_t now_ns)
 uint32_t pace_allows(struct pace *pace, uint32_t burst, uint64_t now_ns)
 {
 	uint64_t passed = now_ns - pace->since_ns;
-	uint64_t earned, shares = PACE_SHARES - (pace->withheld ? withheld(pace, now_ns) : 0);
+	uint64_t earned, shares = PACE_SHARES - withheld(pace, now_ns);
 
 	if (passed > PACE_INTERVAL_NS)
 		passed = PACE_INTERVAL_NS;

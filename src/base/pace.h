@@ -7,8 +7,8 @@
  * (pace_burst), and as much again in each PACE_INTERVAL_NS. A receiver that is not scheduled for a
  * hundred microseconds or two loses nothing, even with the small socket buffers of ordinary users.
  *
- * A receiver that is too slow for that for long says so (pace_on_mark): then the QP may send half
- * as much in each interval, and in each that follows a little more again.
+ * A CNP says that a receiver, or a router, is slower (roce/congestion.h). It halves what an
+ * interval earns (pace_on_mark); each interval that follows earns a little more again.
  *
  * Pure; its QP's lock guards it.
  */
@@ -40,7 +40,7 @@ uint32_t pace_allows(struct pace *pace, uint32_t burst, uint64_t now_ns);
 
 void pace_use(struct pace *pace, uint32_t bytes);
 
-/* A receiver is slower. Of those that say so in one interval the first counts. */
+/* A CNP came. Of those of one interval, perhaps from several receivers, the first counts. */
 void pace_on_mark(struct pace *pace, uint64_t now_ns);
 
 #endif

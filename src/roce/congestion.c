@@ -18,7 +18,7 @@ void congestion_on_mark(struct roce_qp *tq)
 	flush_list_add(tq);
 }
 
-void congestion_on_crowd(struct roce_qp *tq)
+void congestion_on_backlog(struct roce_qp *tq)
 {
 	tq->congestion_seen = true;
 	flush_list_add(tq);

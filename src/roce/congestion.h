@@ -3,9 +3,11 @@
  * Congestion - ECN and congestion notification packets (CNPs), as DCQCN uses them, in both
  * directions.
  *
- * In:  packets that a router marked (ECN CE); CNPs (annex A17.9.3) from the other end; duplicate
- *      READs of a requester that goes back.
- * Out: CNPs; a smaller window; how many response packets may leave now.
+ * In:  packets that a router marked (ECN CE); of UC and UD, packets behind which the socket fills
+ *      (wire_arrival.backlogged); CNPs (annex A17.9.3) from the other end; duplicate READs of a
+ *      requester that goes back.
+ * Out: CNPs; a smaller window, of UC and UD a slower pace (base/pace.h); how many response packets
+ *      may leave now.
  *
  * A requester's packets are bounded by its window (roce/window.h), which acknowledgements move.
  * Responses are not acknowledged, so their window is one of time: packets of one
@@ -31,8 +33,8 @@
 /* A router has marked a packet of this connection that is not a CNP. */
 void congestion_on_mark(struct roce_qp *tq);
 
-/* UC: the socket overflows soon (wire_arrival.crowded), and nothing else slows the other end. */
-void congestion_on_crowd(struct roce_qp *tq);
+/* UC: the socket overflows soon (wire_arrival.backlogged), and nothing else slows the other end. */
+void congestion_on_backlog(struct roce_qp *tq);
 
 /* A CNP came. */
 void congestion_on_notification(struct roce_qp *tq, uint64_t now_ns);

@@ -24,19 +24,10 @@
 /* arrival->length is without the UDP header and the ICRC. */
 #define UDP_HEADER_BYTES   8
 #define ICRC_TRAILER_BYTES 4
-/*
- * A datagram that was addressed by LID alone (base/lid.h) is sent as Not-ECT, which routers never
- * set. So its receiver recognizes it, and gives its program no GRH.
- */
-/*
- * Bytes that a datagram costs its receiver's buffer beside its payload: each is a packet of its
- * own.
- */
-#define DATAGRAM_EXTRA 512
 
 static uint32_t cost_of(const struct wqe *wqe)
 {
-	return wqe->length + DATAGRAM_EXTRA;
+	return wqe->length + WIRE_PACKET_EXTRA;
 }
 
 static struct packet header_of(const struct qp *qp, const struct wqe *wqe, psn_t psn)
@@ -162,6 +153,10 @@ enum wire_result datagram_transmit(struct qp *qp, uint32_t seq, unsigned most, u
 		return WIRE_NO_PORT;
 	if (error)
 		return WIRE_SENT; /* the cause is reported; the datagram counts as lost */
+	/*
+	 * A datagram that was addressed by LID alone (base/lid.h) is sent as Not-ECT, which routers
+	 * never set. So its receiver recognizes it, and gives its program no GRH.
+	 */
 	if (wqe->ah->without_grh)
 		flow.traffic_class &= (uint8_t)~WIRE_ECN_MASK;
 	gso_start_flow(&flow);
@@ -235,13 +230,13 @@ static void build_header(struct qp *qp, const struct wire_arrival *arrival, uint
 	}
 }
 
-/* The sender is too fast for this end, or for a router: asks it to be slower. */
+/* Sends a CNP to the QP of a datagram that a router marked, or behind which the socket fills. */
 static void notify(struct qp *qp, const struct packet *packet, const struct wire_arrival *arrival)
 {
 	struct wire_flow flow;
 	bool marked = (arrival->flow->traffic_class & WIRE_ECN_MASK) == WIRE_ECN_CE;
 
-	if ((!marked && !arrival->crowded) || !receive_takes_datagrams(qp) ||
+	if ((!marked && !arrival->backlogged) || !receive_takes_datagrams(qp) ||
 	    packet->qkey != qp->attr.qkey || gid_is_multicast(arrival->flow->local))
 		return;
 	if (marked)

@@ -320,7 +320,7 @@ static uint32_t read_limit(const struct qp *qp)
 /* The window, or what it soon is again after a probe: a READ keeps its pieces to the end. */
 static uint32_t usual_window(const struct roce_qp *tq)
 {
-	uint32_t start = WINDOW_START_BYTES / (tq->mtu + WINDOW_PACKET_EXTRA);
+	uint32_t start = WINDOW_START_BYTES / (tq->mtu + WIRE_PACKET_EXTRA);
 	uint32_t soon = tq->window.threshold < start ? tq->window.threshold : start;
 
 	return tq->window.size > soon ? tq->window.size : soon;
@@ -477,7 +477,7 @@ static enum issue_result issue_all(struct issue *it)
 /* The bytes of a packet for the pace. */
 static uint32_t packet_cost(const struct roce_qp *tq)
 {
-	return tq->mtu + WINDOW_PACKET_EXTRA;
+	return tq->mtu + WIRE_PACKET_EXTRA;
 }
 
 /* UC: requests beyond the pace follow later. */

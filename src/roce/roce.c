@@ -350,8 +350,8 @@ static void on_connection_packet(struct roce_qp *tq, const struct packet *packet
 	if (op->kind != PACKET_NOTIFY_CONGESTION) {
 		if ((arrival->flow->traffic_class & WIRE_ECN_MASK) == WIRE_ECN_CE)
 			congestion_on_mark(tq);
-		if (arrival->crowded && !qp_is_reliable(tq->qp))
-			congestion_on_crowd(tq);
+		if (arrival->backlogged && !qp_is_reliable(tq->qp))
+			congestion_on_backlog(tq);
 	}
 	switch (op->kind) {
 	case PACKET_NOTIFY_CONGESTION:

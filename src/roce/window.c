@@ -5,7 +5,7 @@
 
 void window_start(struct window *window, uint32_t mtu, uint32_t buffer_bytes)
 {
-	uint32_t most = WINDOW_BUFFERED(buffer_bytes), packet = mtu + WINDOW_PACKET_EXTRA;
+	uint32_t most = WINDOW_BUFFERED(buffer_bytes), packet = mtu + WIRE_PACKET_EXTRA;
 
 	if (most > WINDOW_MOST_BYTES)
 		most = WINDOW_MOST_BYTES;

@@ -23,16 +23,16 @@
 #include <stdint.h>
 
 #include "base/psn.h"
+#include "udp/wire.h"
 
-#define WINDOW_MIN	    2 /* packets; a probe goes down to 1 */
-#define WINDOW_START_BYTES  (64 * 1024)
-#define WINDOW_SMALL_BYTES  (256 * 1024) /* maximum, for a buffer that is small or not known */
-#define WINDOW_MAX_BYTES    (512 * 1024) /* maximum, if WINDOW_BUFFERED is not less, ... */
-#define WINDOW_TRIP_NS	    100000ull	 /* ... of a round trip up to this one */
-#define WINDOW_MOST_BYTES   (8 << 20)	 /* maximum, of any */
-#define WINDOW_BUFFERED(b)  ((b) / 4)	 /* the part of the buffer for one window */
-#define WINDOW_PACKET_EXTRA 512		 /* bytes that a packet costs beside its payload */
-#define WINDOW_GROWTH	    4 /* packets for each window that was acknowledged, after slow start */
+#define WINDOW_MIN	   2 /* packets; a probe goes down to 1 */
+#define WINDOW_START_BYTES (64 * 1024)
+#define WINDOW_SMALL_BYTES (256 * 1024) /* maximum, for a buffer that is small or not known */
+#define WINDOW_MAX_BYTES   (512 * 1024) /* maximum, if WINDOW_BUFFERED is not less, ... */
+#define WINDOW_TRIP_NS	   100000ull	/* ... of a round trip up to this one */
+#define WINDOW_MOST_BYTES  (8 << 20)	/* maximum, of any */
+#define WINDOW_BUFFERED(b) ((b) / 4)	/* the part of the buffer for one window */
+#define WINDOW_GROWTH	   4 /* packets for each window that was acknowledged, after slow start */
 /*
  * The window after a loss, and after a congestion mark. With this growth a random loss of 1 in n
  * packets leaves a window of some 6 * sqrt(n) packets: 60 at 1 %.

@@ -89,8 +89,8 @@ struct wire_port {
 	struct udp_inbox *inbox;
 	struct damage damage;
 	unsigned alone; /* calls in a row that received one datagram */
-	/* Received since the socket was found empty, or since packets last passed as crowded. */
-	uint64_t crowd_bytes;
+	/* Received since the socket was found empty, or since packets last passed as backlogged. */
+	uint64_t backlog_bytes;
 };
 
 /* setsockopt(2): 0 or -errno. */

@@ -33,14 +33,14 @@
 #define LONG_BATCH (16 << 10)
 
 /*
- * So many bytes received, and the socket never empty between, are a crowd: of a large buffer a
+ * So many bytes received, and the socket never empty between, are a backlog: of a large buffer a
  * sixteenth, so that a sender four times as fast as they are read has put less than half of the
  * buffer into it meanwhile. Of a small one it is much, and comes late: less could be one sender's
  * burst (base/pace.h).
  */
-#define CROWD_BYTES(buffer) ((buffer) / 16 > CROWD_LEAST_BYTES ? (buffer) / 16 : CROWD_LEAST_BYTES)
-#define CROWD_LEAST_BYTES   (2 * PACE_BURST_BYTES)
-#define CROWD_PACKET_EXTRA  512 /* bytes that a packet takes in the buffer beside its own */
+#define BACKLOG_BYTES(buffer)                                                                      \
+	((buffer) / 16 > BACKLOG_LEAST_BYTES ? (buffer) / 16 : BACKLOG_LEAST_BYTES)
+#define BACKLOG_LEAST_BYTES (2 * PACE_BURST_BYTES)
 
 /* Room for TOS or traffic class, hop limit, flow label, segment size, and some more. */
 #define CONTROL_BYTES 256
@@ -215,12 +215,12 @@ static void pass(struct wire_arrival *arrival, bool more,
 }
 
 /* So many bytes came, in packets of `segment`. */
-static bool is_crowded(struct wire_port *port, size_t bytes, size_t segment)
+static bool is_backlogged(struct wire_port *port, size_t bytes, size_t segment)
 {
-	port->crowd_bytes += bytes + (bytes / segment + 1) * CROWD_PACKET_EXTRA;
-	if (port->crowd_bytes < CROWD_BYTES(port->buffer_bytes))
+	port->backlog_bytes += bytes + (bytes / segment + 1) * WIRE_PACKET_EXTRA;
+	if (port->backlog_bytes < BACKLOG_BYTES(port->buffer_bytes))
 		return false;
-	port->crowd_bytes = 0;
+	port->backlog_bytes = 0;
 	return true;
 }
 
@@ -249,7 +249,7 @@ static unsigned deliver(struct wire_port *port, const struct mmsghdr *m, uint64_
 		return 1;
 	}
 	open_envelope(port, &h, left, &e);
-	arrival.crowded = is_crowded(port, left, e.segment);
+	arrival.backlogged = is_backlogged(port, left, e.segment);
 	ack = arrival;
 	if (packet_batch_ends_in_ack(bytes, left, e.segment)) {
 		size_t length = left % e.segment;
@@ -336,7 +336,7 @@ int udp_receive(struct wire_port *port, uint64_t now_ns,
 		datagrams += n;
 		drained = n < (int)max;
 		if (drained)
-			port->crowd_bytes = 0;
+			port->backlog_bytes = 0;
 		if (max == 1 && n == 1)
 			drained = !looks_further(port);
 		max = n && port->inbox->messages[0].msg_len >= LONG_BATCH ? 1 : DATAGRAMS;

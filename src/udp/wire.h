@@ -16,6 +16,9 @@
 #define WIRE_GID_BYTES	  16
 #define WIRE_HEADER_BYTES 64 /* room for BTH and the longest extended headers */
 #define WIRE_PIECES	  4  /* of a payload; a payload of more pieces is copied together first */
+/* What a receiver's buffer takes for a packet beside its payload, as senders and receivers count.
+ */
+#define WIRE_PACKET_EXTRA 512
 #define WIRE_BURST	  64 /* packets in one call of udp_send, at most */
 
 /* The lowest two bits of wire_flow.traffic_class: explicit congestion notification (RFC 3168). */
@@ -73,7 +76,7 @@ struct wire_arrival {
 	 * The socket has not been found empty for long: it fills faster than it is read, and will
 	 * soon overflow. Set for the packets of one receive call, then not for as long again.
 	 */
-	bool crowded;
+	bool backlogged;
 };
 
 /* Why udp_send took fewer packets than it was given. */

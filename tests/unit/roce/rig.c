@@ -22,7 +22,7 @@
 uint64_t rig_now_ns, rig_deadline_ns;
 uint32_t rig_sent, rig_full_after;
 enum wire_result rig_refusal;
-bool rig_crowded;
+bool rig_backlogged;
 bool rig_without_gso;
 uint32_t rig_calls, rig_call_packets[RIG_CALLS], rig_buffer_bytes;
 bool (*rig_on_packet)(struct rig_packet *packet, struct packet *decoded);
@@ -187,7 +187,7 @@ void rig_create(struct rig *rig)
 	memset(members, 0, sizeof(members));
 	rig_full_after = UINT32_MAX;
 	rig_refusal = WIRE_FULL;
-	rig_without_gso = rig_crowded = false;
+	rig_without_gso = rig_backlogged = false;
 	rig_on_packet = NULL;
 }
 
@@ -398,7 +398,7 @@ static bool step(bool more)
 					 .length = packet->length,
 					 .when_ns = rig_now_ns,
 					 .more = more,
-					 .crowded = rig_crowded };
+					 .backlogged = rig_backlogged };
 	roce_receive(&arrival);
 	return true;
 }

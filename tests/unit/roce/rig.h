@@ -54,7 +54,7 @@ extern uint32_t rig_sent; /* packets since rig_create */
 /* the socket takes so many packets, then is full; UINT32_MAX: never */
 extern uint32_t rig_full_after;
 extern enum wire_result rig_refusal; /* result of a full socket: WIRE_FULL, ... */
-extern bool rig_crowded;	     /* wire_arrival.crowded of what is delivered */
+extern bool rig_backlogged;	     /* wire_arrival.backlogged of what is delivered */
 extern bool rig_without_gso;	     /* each packet is a datagram of its own */
 /* How many packets each of the last calls sent; a test may set rig_calls to 0. */
 extern uint32_t rig_calls, rig_call_packets[RIG_CALLS];

@@ -215,10 +215,10 @@ static void test_congestion(void **state)
 	rig_on_packet = count_notifications;
 	send(100, 0x11);
 	assert_int_equal(notifications, 0);
-	rig_crowded = true;
+	rig_backlogged = true;
 	for (unsigned i = 0; i < 3; i++)
 		send(100, 0x11); /* also where there is no receive for it */
-	rig_crowded = false;
+	rig_backlogged = false;
 	assert_int_equal(notifications, 1);
 	assert_int_equal(counter_read(COUNTER_RP_CNP_HANDLED) - handled, 1);
 	assert_in_range(a->datagram_pace.withheld, PACE_SHARES / 2 - 1, PACE_SHARES / 2);

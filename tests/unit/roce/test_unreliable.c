@@ -174,10 +174,10 @@ static void test_pace(void **state)
 }
 
 /* WRITEs come faster than they are received: the sender is slower from then on. */
-static void test_crowd(void **state)
+static void test_backlog(void **state)
 {
 	connect(IBV_QPT_UC);
-	rig_crowded = true;
+	rig_backlogged = true;
 	post(IBV_WR_RDMA_WRITE, 0, 8);
 	roce_flush();
 	rig_run(rig_now_ns);
@@ -185,12 +185,12 @@ static void test_crowd(void **state)
 }
 
 /* The window of an RC QP does that. */
-static void test_crowd_of_a_window(void **state)
+static void test_backlog_with_a_window(void **state)
 {
 	uint64_t handled = counter_read(COUNTER_RP_CNP_HANDLED);
 
 	connect(IBV_QPT_RC);
-	rig_crowded = true;
+	rig_backlogged = true;
 	post(IBV_WR_RDMA_WRITE, 0, 60000);
 	assert_int_equal(counter_read(COUNTER_RP_CNP_HANDLED) - handled, 0);
 }
@@ -238,8 +238,8 @@ int main(void)
 		TEST(acknowledgement_asked_for),
 		TEST(pace),
 		TEST(congestion),
-		TEST(crowd),
-		TEST(crowd_of_a_window),
+		TEST(backlog),
+		TEST(backlog_with_a_window),
 		TEST(no_receive_in_a_batch),
 	};
 

@@ -43,7 +43,7 @@ static void test_buffers(void **state)
 		assert_true(window.max == small || window.max * TRUESIZE(MTU) < buffer);
 		before = window.max;
 	}
-	assert_int_equal(before, 524288 / (MTU + WINDOW_PACKET_EXTRA));
+	assert_int_equal(before, 524288 / (MTU + WIRE_PACKET_EXTRA));
 }
 
 /* On a longer path it grows further, as far as the buffer goes. */

@@ -164,12 +164,14 @@ static unsigned send_burst(struct end *from, unsigned to, unsigned count, uint16
 static unsigned arrived;
 static uint8_t order[WIRE_BURST]; /* the numbers of those that arrived, and whether more follow */
 static bool more[WIRE_BURST];
+static unsigned backlogged; /* of those that arrived */
 static const struct arena_traffic *seen_by_receiver;
 
 static void receive(const struct wire_arrival *arrival)
 {
 	order[arrived] = arrival->bytes[11];
 	more[arrived++] = arrival->more;
+	backlogged += arrival->backlogged;
 	/* whoever acts on the packet finds it counted */
 	assert_true(seen_by_receiver->received_unicast + seen_by_receiver->received_multicast >=
 		    arrived);
@@ -177,7 +179,7 @@ static void receive(const struct wire_arrival *arrival)
 
 static void take(struct end *end)
 {
-	arrived = 0;
+	arrived = backlogged = 0;
 	seen_by_receiver = &end->traffic;
 	udp_receive(end->port, 0, receive);
 }
@@ -238,6 +240,41 @@ static void what_does_not_leave_is_not_counted(void **state)
 	loss_is_on = false;
 	assert_sent(&from, 1, 28 + 24 + 4, 0);
 	udp_close(from.port);
+}
+
+/* 64 packets: a look ends behind them, and does not find the socket empty. */
+static void expect_backlogged(struct end *from, struct end *to, unsigned count)
+{
+	assert_int_equal(send_burst(from, 1, 64, 24), 64);
+	take(to);
+	assert_int_equal(arrived, 64);
+	assert_int_equal(backlogged, count);
+}
+
+/* Counted with what a packet takes in the buffer: here some 35 KiB a burst, of 128. */
+static void what_is_never_read_to_its_end_is_a_backlog(void **state)
+{
+	struct end from, to;
+
+	end_init(&from, 0);
+	end_init(&to, 1);
+	to.port->buffer_bytes = 0; /* a small one */
+	for (unsigned round = 0; round < 2; round++) {
+		for (unsigned i = 0; i < 3; i++)
+			expect_backlogged(&from, &to, 0);
+		expect_backlogged(&from, &to, 64);
+	}
+	for (unsigned i = 0; i < 3; i++)
+		expect_backlogged(&from, &to, 0);
+	take(&to);
+	assert_int_equal(arrived, 0); /* it is empty */
+	expect_backlogged(&from, &to, 0);
+	to.port->buffer_bytes = 16 << 20; /* a sixteenth is 30 bursts */
+	for (unsigned i = 2; i < 30; i++)
+		expect_backlogged(&from, &to, 0);
+	expect_backlogged(&from, &to, 64);
+	udp_close(from.port);
+	udp_close(to.port);
 }
 
 static void multicast_counts_as_such(void **state)
@@ -367,6 +404,7 @@ int main(void)
 	static const struct CMUnitTest tests[] = {
 		cmocka_unit_test(packets_of_a_batch_count_one_by_one),
 		cmocka_unit_test(what_does_not_leave_is_not_counted),
+		cmocka_unit_test(what_is_never_read_to_its_end_is_a_backlog),
 		cmocka_unit_test(multicast_counts_as_such),
 		cmocka_unit_test(damaged_packets_count_for_the_device),
 		cmocka_unit_test(an_acknowledgement_behind_requests_is_passed_first),
