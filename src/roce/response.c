@@ -201,20 +201,22 @@ static void drop_copied(struct responses *replays)
 /*
  * Whether to send the response from `psn` on again. Duplicates have rising PSNs, as the requests
  * had. A lower PSN shows that the requester went back once more: it will repeat later requests, so
- * their responses are dropped. Not so if it asks for the original, as then only that is missing.
+ * their responses are dropped. Not so if it asks for the original, and there are copies, as then
+ * only that is missing.
  */
 static bool is_to_be_repeated(struct roce_qp *tq, const struct packet *request)
 {
 	struct responses *replays = &tq->replays;
+	bool original = request->original && tq->copies;
 	psn_t psn = request->psn, end = psn_add(psn, 1);
 
 	if (will_come(&tq->responses, psn, end))
 		return false;
-	if (!request->original)
+	if (!original)
 		drop_copied(replays);
 	if (will_come(replays, psn, end))
 		return false;
-	if (!request->original && !is_empty(replays) &&
+	if (!original && !is_empty(replays) &&
 	    psn_before(psn, response_at(replays, replays->tail - 1)->psn))
 		replays->head = replays->tail;
 	return response_has_room(replays);

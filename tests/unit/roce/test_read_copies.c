@@ -140,6 +140,45 @@ static void test_bounds(void **state)
 	rig_full_after = UINT32_MAX;
 }
 
+static void inject_word(uint32_t index, bool original)
+{
+	static const uint8_t word[sizeof(uint64_t)];
+	const struct packet packet = {
+		.opcode = (uint8_t)packet_find_opcode(PACKET_RC, OPERATION_ATOMIC_WRITE, true, true,
+						      0),
+		.psn = psn(index),
+		.va = (uintptr_t)there,
+		.rkey = there_mr->ib.rkey,
+		.length = sizeof(word),
+		.payload = word,
+		.payload_bytes = sizeof(word),
+		.original = original,
+	};
+
+	rig_inject(a, &packet, word);
+	rig_step();
+}
+
+/*
+ * Responses to duplicates leave in the order of their PSNs. What is asked for as the original where
+ * there are no copies is a duplicate as any other.
+ */
+static void test_asking_without_copies(void **state)
+{
+	inject_word(0, false);
+	inject_read(1, 0, 4 * MTU, false, there_mr->ib.rkey);
+	roce_flush();
+	while (rig_waiting())
+		rig_step();
+	inject_read(1, 0, 4 * MTU, false, there_mr->ib.rkey);
+	inject_word(0, true);
+	assert_null(roce_of(b)->copies);
+	roce_flush();
+	assert_int_equal(rig_waiting(), 1);
+	assert_int_equal(rig_peek(0).psn.number, psn(0).number);
+	assert_false(rig_peek(0).original);
+}
+
 /* A forged request, whose PSN or key is wrong, starts no copies; nor does one without effect. */
 static void test_forged(void **state)
 {
@@ -292,6 +331,7 @@ int main(void)
 		TEST(lost_request_at_the_responder),
 		TEST(full_socket),
 		TEST(bounds),
+		TEST(asking_without_copies),
 		TEST(forged),
 		TEST(given_back),
 		TEST(overlap),
