@@ -16,6 +16,8 @@ enum {
 	/* reserved in the IBA */
 	REQUEST_ORIGINAL = 0x01,
 	RESPONSE_ORIGINAL = 0x02,
+	REQUEST_GAP_REPORT = 0x04,
+	RESPONSE_GAP_REPORT = 0x08,
 };
 
 #define BTH_ACK_REQ 8 /* the byte with that bit; the PSN follows */
@@ -71,11 +73,20 @@ static uint8_t *put64(uint8_t *at, uint64_t value)
 	return at + sizeof(big);
 }
 
-/* Others may answer with the reserved bits of a request, so these are two. */
+/* Others may answer with the reserved bits of a request, so each of these is two. */
+static bool is_request(uint8_t opcode)
+{
+	return packet_opcode(opcode)->kind < OPERATIONS_OF_PEER;
+}
+
 static uint8_t original_bit(uint8_t opcode)
 {
-	return packet_opcode(opcode)->kind < OPERATIONS_OF_PEER ? REQUEST_ORIGINAL
-								: RESPONSE_ORIGINAL;
+	return is_request(opcode) ? REQUEST_ORIGINAL : RESPONSE_ORIGINAL;
+}
+
+static uint8_t gap_report_bit(uint8_t opcode)
+{
+	return is_request(opcode) ? REQUEST_GAP_REPORT : RESPONSE_GAP_REPORT;
 }
 
 static void decode_bth(const uint8_t *at, struct packet *out)
@@ -90,6 +101,7 @@ static void decode_bth(const uint8_t *at, struct packet *out)
 	out->dest_qpn = get24(at + 5);
 	out->ack_req = at[8] & ACK_REQ;
 	out->original = at[8] & original_bit(out->opcode);
+	out->gap_report = at[8] & gap_report_bit(out->opcode);
 	out->psn = psn_of(get24(at + 9));
 }
 
@@ -199,7 +211,8 @@ static uint8_t *encode_bth(const struct packet *packet, uint8_t *at)
 	*at++ = (uint8_t)((packet->fecn ? FECN : 0) | (packet->becn ? BECN : 0));
 	at = put24(at, packet->dest_qpn);
 	*at++ = (uint8_t)((packet->ack_req ? ACK_REQ : 0) |
-			  (packet->original ? original_bit(packet->opcode) : 0));
+			  (packet->original ? original_bit(packet->opcode) : 0) |
+			  (packet->gap_report ? gap_report_bit(packet->opcode) : 0));
 	return put24(at, packet->psn.number);
 }
 

@@ -109,6 +109,12 @@ struct packet {
 	 * response: this is how it was.
 	 */
 	bool original;
+	/*
+	 * The next two of these bits. The first in a request: tell of each gap at once. The second
+	 * in a NAK (PSN sequence error): it tells of a gap behind the first one, and acknowledges
+	 * nothing; `psn` is the first packet that is missing, `msn` how many there are.
+	 */
+	bool gap_report;
 	uint16_t pkey;
 	uint32_t dest_qpn; /* 24 bits */
 	psn_t psn;

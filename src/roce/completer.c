@@ -126,6 +126,13 @@ static bool is_reserved(uint8_t syndrome)
 	       kind != PACKET_SYNDROME_NAK;
 }
 
+/* Of a gap behind the first one; it acknowledges nothing. */
+static bool is_gap_report(const struct packet *packet)
+{
+	return packet->gap_report && packet_opcode(packet->opcode)->kind == PACKET_ACK &&
+	       packet->syndrome == (PACKET_SYNDROME_NAK | PACKET_NAK_SEQUENCE);
+}
+
 static void on_ack(struct roce_qp *tq, const struct packet *packet)
 {
 	uint8_t kind = packet->syndrome & PACKET_SYNDROME_MASK;
@@ -239,6 +246,10 @@ static void on_packet(struct roce_qp *tq, const struct packet *packet)
 		return;
 	if (is_reserved(packet->syndrome))
 		return;
+	if (is_gap_report(packet)) {
+		retransmit_on_gap_report(tq, packet);
+		return;
+	}
 	if (packet_opcode(packet->opcode)->kind == PACKET_ACK)
 		on_ack(tq, packet);
 	else if (packet->syndrome >> 5 == PACKET_SYNDROME_ACK)

@@ -21,7 +21,7 @@ void repair_start(struct roce_qp *tq)
 void repair_stop(struct roce_qp *tq)
 {
 	tq->repair.open = tq->repair.pending = false;
-	tq->repair.run = 0;
+	tq->repair.run = tq->repair.reports = tq->repair.reports_sent = 0;
 }
 
 static void open_run(struct roce_qp *tq)
@@ -64,6 +64,61 @@ bool repair_begin(struct roce_qp *tq)
 		repair->run = REPAIR_RUN;
 	open_run(tq);
 	return true;
+}
+
+bool repair_on_report(struct roce_qp *tq, const struct gap *told)
+{
+	struct repair *repair = &tq->repair;
+	psn_t most = psn_add(told->first, REPAIR_REPORT_MAX);
+	struct gap gap = { told->first, psn_after(told->end, most) ? most : told->end };
+
+	if (!psn_after(gap.first, tq->una_psn) || !psn_after(gap.end, gap.first) ||
+	    psn_after(gap.end, tq->next_psn) || repair->reports == GAPS_MAX)
+		return false;
+	for (uint32_t i = 0; i < repair->reports; i++)
+		if (psn_before(gap.first, repair->reported[i].gap.end) &&
+		    psn_after(gap.end, repair->reported[i].gap.first))
+			return false;
+	repair->reported[repair->reports++] =
+		(struct reported_gap){ .gap = gap, .next = gap.first };
+	flush_list_add(tq);
+	return true;
+}
+
+bool repair_on_reported(struct roce_qp *tq, uint64_t now_ns)
+{
+	struct repair *repair = &tq->repair;
+	uint64_t trip_ns = tq->rtt_ns ? tq->rtt_ns : REPAIR_WAIT_MIN_NS;
+
+	for (uint32_t i = 0; i < repair->reports; i++) {
+		const struct reported_gap *reported = &repair->reported[i];
+
+		if (psn_before(tq->una_psn, reported->gap.first) ||
+		    !psn_before(tq->una_psn, reported->gap.end) ||
+		    (i < repair->reports_sent && now_ns - reported->sent_ns > trip_ns))
+			continue;
+		repair->open = true;
+		repair->pending = false;
+		repair->end = reported->gap.end;
+		repair->sent = tq->next_psn;
+		return true;
+	}
+	return false;
+}
+
+void repair_on_progress(struct roce_qp *tq)
+{
+	struct repair *repair = &tq->repair;
+	uint32_t left = 0, sent = 0;
+
+	for (uint32_t i = 0; i < repair->reports; i++) {
+		if (!psn_after(repair->reported[i].gap.end, tq->una_psn))
+			continue;
+		sent += i < repair->reports_sent;
+		repair->reported[left++] = repair->reported[i];
+	}
+	repair->reports = left;
+	repair->reports_sent = sent;
 }
 
 bool repair_is_possible(const struct roce_qp *tq)
@@ -135,7 +190,7 @@ static bool add_packet(struct roce_qp *tq, struct burst *burst, psn_t psn)
 	if (payload_place(burst, tq->qp, wqe, offset, bytes, &cause) != PAYLOAD_PLACED)
 		return false;
 	header = request_message(tq, wqe, psn, psn_equal(psn_add(psn, 1), wqe->end_psn));
-	header.ack_req = true;
+	header.ack_req = header.gap_report = true;
 	burst_add(burst, &header);
 	return true;
 }
@@ -177,12 +232,44 @@ void repair_send(struct roce_qp *tq)
 	transmit_end(&out);
 }
 
+/* As much as one burst takes; the rest at the next flush. What fails is lost once more. */
+void repair_send_reported(struct roce_qp *tq)
+{
+	struct repair *repair = &tq->repair;
+	enum ibv_qp_state state = qp_state(tq->qp);
+	struct transmit out;
+	psn_t unsent;
+
+	if ((state != IBV_QPS_RTS && state != IBV_QPS_SQD) || !transmit_begin(&out, tq))
+		return;
+	while (repair_owes_reported(tq)) {
+		struct reported_gap *reported = &repair->reported[repair->reports_sent];
+		psn_t end = reported->gap.end;
+
+		while (psn_before(reported->next, end) && !burst_is_full(out.burst) &&
+		       add_packet(tq, out.burst, reported->next))
+			reported->next = psn_add(reported->next, 1);
+		if (psn_before(reported->next, end) && burst_is_full(out.burst))
+			break;
+		reported->sent_ns = out.now_ns;
+		repair->reports_sent++;
+	}
+	if (out.burst->count) {
+		qp_count(tq->qp, COUNTER_REPAIRS);
+		transmit_requests(&out, &unsent);
+	}
+	if (repair_owes_reported(tq))
+		flush_list_add(tq);
+	transmit_end(&out);
+}
+
 #ifdef VERBATIM_CHECK
 /*
  * A repair, between two packets:
  * - what is sent again is in flight;
  * - runs, tries and misses are within their bounds;
- * - what is pending is open.
+ * - what is pending is open;
+ * - what was reported is not all before una_psn.
  */
 void repair_check(const struct roce_qp *tq)
 {
@@ -193,6 +280,12 @@ void repair_check(const struct roce_qp *tq)
 			  repair->misses <= REPAIR_SKIP_MAX,
 		  "QP 0x%06x: run %u, tries %u, misses %u", tq->qp->ib.qp_num, repair->run,
 		  repair->tries, repair->misses);
+	INVARIANT(repair->reports_sent <= repair->reports && repair->reports <= GAPS_MAX,
+		  "QP 0x%06x: %u of %u", tq->qp->ib.qp_num, repair->reports_sent, repair->reports);
+	for (uint32_t i = 0; i < repair->reports; i++)
+		INVARIANT(psn_after(repair->reported[i].gap.end, tq->una_psn),
+			  "QP 0x%06x: una %06x, gap %06x", tq->qp->ib.qp_num, tq->una_psn.number,
+			  repair->reported[i].gap.end.number);
 	INVARIANT(!repair->open || (psn_after(repair->end, tq->una_psn) &&
 				    !psn_after(repair->end, tq->max_psn)),
 		  "QP 0x%06x: una %06x, end %06x, max %06x", tq->qp->ib.qp_num, tq->una_psn.number,

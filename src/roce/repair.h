@@ -17,6 +17,11 @@
  * not higher than the last one that came, for which every responder sends another NAK. A NAK at
  * the end of a run doubles the next one: a burst of losses takes few round trips.
  *
+ * What is sent again asks for gap reports (gap_report.h), by which a Verbatim tells of gaps behind
+ * the first one. What they name is sent again at once, too, so all gaps are repaired in one round
+ * trip. Nothing is concluded from them: the gap becomes the first one in its turn, and if there is
+ * a NAK for it so late that the packets should have come, they are lost again.
+ *
  * Callers hold the QP's lock.
  */
 #ifndef ROCE_REPAIR_H
@@ -30,6 +35,7 @@
 
 #define REPAIR_RUN	   2	    /* packets of the first run */
 #define REPAIR_RUN_MAX	   32	    /* the requester goes back instead of sending a longer one */
+#define REPAIR_REPORT_MAX  64	    /* packets of a reported gap, at once */
 #define REPAIR_WAIT_MIN_NS 50000ull /* and two round trips, for the answer */
 #define REPAIR_TRIES	   2	    /* by the timer, before a probe */
 #define REPAIR_SKIP_MAX	   6	    /* at most 2^6 losses without a repair */
@@ -39,6 +45,19 @@ bool repair_exceeds_kept(const struct roce_qp *tq);
 
 /* una_psn was lost. False: the requester should go back. */
 bool repair_begin(struct roce_qp *tq);
+
+/*
+ * The responder tells of this gap, behind una_psn. False: it was told before, or cannot be one, or
+ * there is no room.
+ */
+bool repair_on_report(struct roce_qp *tq, const struct gap *gap);
+
+/* una_psn was lost. True: it is on its way, since a report; a repair is open as after repair_begin.
+ */
+bool repair_on_reported(struct roce_qp *tq, uint64_t now_ns);
+
+/* una_psn has advanced. */
+void repair_on_progress(struct roce_qp *tq);
 
 /*
  * Nothing came for some time: what was sent again is lost, or a NAK, if the responder is known to
@@ -79,6 +98,14 @@ static inline uint32_t repair_window(const struct roce_qp *tq)
 
 /* Sends what is pending. */
 void repair_send(struct roce_qp *tq);
+
+static inline bool repair_owes_reported(const struct roce_qp *tq)
+{
+	return tq->repair.reports_sent != tq->repair.reports;
+}
+
+/* Sends what was reported as missing. */
+void repair_send_reported(struct roce_qp *tq);
 
 /* base/check.h */
 void repair_check(const struct roce_qp *tq);

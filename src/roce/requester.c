@@ -534,6 +534,8 @@ void requester_transmit(struct roce_qp *tq)
 
 	if (tq->repair.pending && tq->state == REQUESTER_READY)
 		repair_send(tq);
+	if (repair_owes_reported(tq) && tq->state == REQUESTER_READY)
+		repair_send_reported(tq);
 	if (tq->read_repair.pending && tq->state == REQUESTER_READY)
 		read_repair_send(tq);
 	if (tq->state != REQUESTER_READY || tq->failure.pending || !may_issue(tq->qp))

@@ -14,6 +14,7 @@
 #include "roce/response.h"
 #include "roce/congestion.h"
 #include "roce/flush_list.h"
+#include "roce/gap_report.h"
 #include "roce/refusal.h"
 #include "roce/transmit.h"
 
@@ -436,12 +437,16 @@ static bool waits_for_receive(const struct roce_qp *tq)
 static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
 	REQUIRES(tq->qp->lock)
 {
+	bool alone = !kept_any(tq->kept);
+
 	qp_count(tq->qp, COUNTER_OUT_OF_SEQUENCE);
 	if (!tq->nak_sent || !psn_after(packet->psn, tq->out_of_sequence_psn))
 		react(tq, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
 	tq->out_of_sequence_psn = packet->psn;
-	if (!waits_for_receive(tq) && kept_add(&tq->kept, tq->expected_psn, packet))
-		qp_count(tq->qp, COUNTER_KEPT);
+	if (waits_for_receive(tq) || !kept_add(&tq->kept, tq->expected_psn, packet))
+		return;
+	qp_count(tq->qp, COUNTER_KEPT);
+	gap_report_on_kept(tq, packet, alone);
 }
 
 static bool is_connected(const struct qp *qp)
@@ -498,6 +503,7 @@ static void on_reliable(struct roce_qp *tq, const struct packet *packet,
 	int32_t distance = psn_diff(packet->psn, expected);
 	bool told = tq->nak_sent && !tq->nak.owed;
 
+	gap_report_on_request(tq, packet);
 	if (distance < 0)
 		on_duplicate(tq, packet, op);
 	else if (distance > 0)
@@ -565,6 +571,8 @@ void responder_flush(struct roce_qp *tq) REQUIRES(tq->qp->lock)
 	responder_write_held(tq);
 	if (tq->ack_owed || response_owes_more(tq))
 		transmit_owed(tq);
+	if (gap_report_is_owed(tq))
+		gap_report_send(tq);
 }
 
 void responder_quiesce(struct roce_qp *tq)
@@ -573,6 +581,7 @@ void responder_quiesce(struct roce_qp *tq)
 
 	tq->held = 0;
 	kept_fini(&tq->kept);
+	gap_report_start(tq);
 	copies_fini(&tq->copies);
 	tq->in_message = tq->nak_sent = tq->expecting = tq->ack_owed = false;
 	congestion_forget(tq);

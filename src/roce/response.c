@@ -11,6 +11,7 @@
 #include "roce/burst.h"
 #include "roce/congestion.h"
 #include "roce/flush_list.h"
+#include "roce/gap_report.h"
 #include "roce/gso.h"
 #include "roce/roce_env.h"
 
@@ -542,7 +543,7 @@ bool response_owes_more(const struct roce_qp *tq)
 
 bool response_is_ack_only(const struct roce_qp *tq)
 {
-	return tq->ack_owed && !response_owes_more(tq);
+	return tq->ack_owed && !response_owes_more(tq) && !gap_report_is_owed(tq);
 }
 
 void response_take_ack(struct roce_qp *tq, struct wire_packet *packet)

@@ -223,6 +223,7 @@ void retransmit_on_progress(struct roce_qp *tq, uint32_t packets, uint64_t now_n
 			tq->probe_backoff++;
 	}
 	tq->probing = false;
+	repair_on_progress(tq);
 	read_repair_on_progress(tq, psn_sub(tq->una_psn, packets));
 	gso_on_progress(tq);
 	measure(tq, now_ns);
@@ -303,7 +304,9 @@ static bool repair(struct roce_qp *tq, uint64_t now_ns)
 {
 	bool burst = tq->repair.run > 0; /* the loss goes on behind the last run */
 
-	if (repair_begin(tq)) {
+	if (repair_on_reported(tq, now_ns)) {
+		/* it was counted as a loss then */
+	} else if (repair_begin(tq)) {
 		if (burst)
 			window_on_loss(&tq->window, tq->next_psn);
 		else
@@ -324,6 +327,18 @@ void retransmit_on_sequence_nak(struct roce_qp *tq)
 		return;
 	if (!repair(tq, now_ns))
 		lose(tq, now_ns);
+}
+
+void retransmit_on_gap_report(struct roce_qp *tq, const struct packet *packet)
+{
+	const struct gap gap = { packet->psn, psn_add(packet->psn, packet->msn) };
+
+	if (tq->state != REQUESTER_READY || !repair_on_report(tq, &gap))
+		return;
+	if (packet->msn == 1)
+		window_on_single_loss(&tq->window);
+	else
+		window_on_loss(&tq->window, tq->next_psn);
 }
 
 void retransmit_on_answer(struct roce_qp *tq, bool is_nak)

@@ -67,6 +67,9 @@ void retransmit_on_answer(struct roce_qp *tq, bool is_nak);
  */
 void retransmit_on_sequence_nak(struct roce_qp *tq);
 
+/* The responder tells of a gap behind una_psn (gap_report.h). */
+void retransmit_on_gap_report(struct roce_qp *tq, const struct packet *packet);
+
 /*
  * A response came that was asked for again, or during a repair of responses: what it says of the
  * responder may make the requester go back. False: drop it.

@@ -76,6 +76,21 @@ struct nak {
 	psn_t psn;
 };
 
+#define GAPS_MAX 16
+
+/* Packets that are missing in a row. */
+struct gap {
+	psn_t first, end;
+};
+
+/* The gaps behind the first one that the responder has not told of yet: gap_report.h. */
+struct gap_reports {
+	bool wanted; /* the requester asked for them on this connection */
+	psn_t seen;  /* behind the last packet that was kept */
+	uint32_t count;
+	struct gap gaps[GAPS_MAX];
+};
+
 /* How fast responses leave: congestion.h. */
 struct response_pace {
 	bool bounded;	      /* the window is the limit; else there is none */
@@ -105,6 +120,14 @@ struct repair {
 	uint8_t tries;	/* by the timer, since the last progress */
 	uint8_t misses; /* in a row, the responder had kept nothing */
 	uint8_t skip;	/* so many losses more before the next repair */
+	/* what the responder told of behind una_psn (gap_report.h); the first `sent` are on their
+	 * way */
+	uint32_t reports, reports_sent;
+	struct reported_gap {
+		struct gap gap;
+		psn_t next; /* to be sent; gap.end: all were */
+		uint64_t sent_ns;
+	} reported[GAPS_MAX];
 };
 
 /* Responses that the requester asks for again: read_repair.h. */
@@ -193,7 +216,8 @@ struct roce_qp {
 	bool nak_sent;	/* for expected_psn */
 	/* the last one behind the gap; a lower PSN shows that the requester sent something again */
 	psn_t out_of_sequence_psn;
-	struct kept *kept;     /* requests behind the gap; NULL: none yet */
+	struct kept *kept; /* requests behind the gap; NULL: none yet */
+	struct gap_reports gap_reports;
 	struct copies *copies; /* of its READs; NULL: no requester has asked for any of late */
 	uint64_t copies_ns;    /* when one did */
 	bool in_message;       /* FIRST was accepted, LAST has not come */

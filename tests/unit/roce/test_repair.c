@@ -55,6 +55,7 @@ static bool lose(struct rig_packet *packet, struct packet *decoded)
 static bool lose_and_drop(struct rig_packet *packet, struct packet *decoded)
 {
 	kept_drop_all(roce_of(b)->kept);
+	roce_of(b)->gap_reports.wanted = false; /* nor does it know of these */
 	if (is_request(decoded) && roce_of(b)->expecting &&
 	    psn_after(decoded->psn, roce_of(b)->expected_psn))
 		return true; /* makes it send a NAK */
