@@ -45,24 +45,39 @@ void block_pool_prepare(struct block_pool *pool)
 	lock_release(&pool->lock);
 }
 
-void *block_pool_get(struct block_pool *pool)
+unsigned block_pool_get_many(struct block_pool *pool, void **blocks, unsigned count)
 {
 	int error = errno;
-	void *block;
+	unsigned got = 0;
 
 	lock_acquire(&pool->lock);
-	block = take(pool);
+	while (got < count && (blocks[got] = take(pool)) != NULL)
+		got++;
 	lock_release(&pool->lock);
 	errno = error;
-	return block;
+	return got;
+}
+
+void *block_pool_get(struct block_pool *pool)
+{
+	void *block;
+
+	return block_pool_get_many(pool, &block, 1) ? block : NULL;
+}
+
+void block_pool_put_many(struct block_pool *pool, void **blocks, unsigned count)
+{
+	lock_acquire(&pool->lock);
+	for (unsigned i = 0; i < count; i++) {
+		memcpy(blocks[i], &pool->free, sizeof(pool->free));
+		pool->free = blocks[i];
+	}
+	lock_release(&pool->lock);
 }
 
 void block_pool_put(struct block_pool *pool, void *block)
 {
-	lock_acquire(&pool->lock);
-	memcpy(block, &pool->free, sizeof(pool->free));
-	pool->free = block;
-	lock_release(&pool->lock);
+	block_pool_put_many(pool, &block, 1);
 }
 
 void block_pool_reset_after_fork(struct block_pool *pool)

@@ -41,6 +41,10 @@ void block_pool_prepare(struct block_pool *pool);
 void *block_pool_get(struct block_pool *pool);
 void block_pool_put(struct block_pool *pool, void *block);
 
+/* Several at once, for one acquisition of the lock; returns how many there were. */
+unsigned block_pool_get_many(struct block_pool *pool, void **blocks, unsigned count);
+void block_pool_put_many(struct block_pool *pool, void **blocks, unsigned count);
+
 /* In the child of a fork: blocks that were free are left to the parent. */
 void block_pool_reset_after_fork(struct block_pool *pool);
 

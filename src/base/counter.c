@@ -31,22 +31,27 @@ void counter_reset_after_fork(void)
 	counter_init(NULL);
 }
 
-static void add(uint32_t index)
+static void add(uint32_t index, uint32_t times)
 {
 	_Atomic uint64_t *all = atomic_load_explicit(&counters, memory_order_acquire);
 
-	atomic_fetch_add_explicit(&all[index], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&all[index], times, memory_order_relaxed);
 }
 
 void counter_add(enum counter counter)
 {
-	add(counter);
+	add(counter, 1);
+}
+
+void counter_add_many_of_device(uint32_t device, enum counter counter, uint32_t times)
+{
+	assert(device < ARENA_DEVICES);
+	add(arena_device_counters(device) + counter, times);
 }
 
 void counter_add_of_device(uint32_t device, enum counter counter)
 {
-	assert(device < ARENA_DEVICES);
-	add(arena_device_counters(device) + counter);
+	counter_add_many_of_device(device, counter, 1);
 }
 
 uint64_t counter_sum(const _Atomic uint64_t *all, enum counter counter)

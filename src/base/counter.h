@@ -31,6 +31,8 @@ void counter_add(enum counter counter);
 
 /* `device` is an index of struct arena_device: context->device_index. */
 void counter_add_of_device(uint32_t device, enum counter counter);
+/* So many times, at the cost of one. */
+void counter_add_many_of_device(uint32_t device, enum counter counter, uint32_t times);
 
 /* Those of all devices and of none. */
 uint64_t counter_read(enum counter counter);

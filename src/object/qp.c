@@ -48,6 +48,13 @@ void qp_count(const struct qp *qp, enum counter counter)
 	counter_add_of_device(qp->context->device_index, counter);
 }
 
+void qp_count_many(const struct qp *qp, enum counter counter, uint32_t *count)
+{
+	if (*count)
+		counter_add_many_of_device(qp->context->device_index, counter, *count);
+	*count = 0;
+}
+
 /* Completes the request at the head, if it is signaled or failed, and moves the head on. */
 static void retire_head(struct qp *qp)
 {

@@ -269,6 +269,8 @@ void qp_raise(struct qp *qp, enum ibv_event_type type);
 
 /* Counts an event of the QP for its device. */
 void qp_count(const struct qp *qp, enum counter counter);
+/* So many times, and sets *count to 0. */
+void qp_count_many(const struct qp *qp, enum counter counter, uint32_t *count);
 
 /* base/check.h: between two operations on the QP. The caller holds the lock. */
 void qp_check(const struct qp *qp);

@@ -49,32 +49,87 @@ bool kept_has(const struct kept *kept, psn_t psn)
 	return packet && psn_equal(packet->packet.psn, psn);
 }
 
-static bool charge(uint32_t bytes)
+static void discharge(size_t bytes)
+{
+	atomic_fetch_sub_explicit(&process_bytes, bytes, memory_order_relaxed);
+}
+
+static bool charge(size_t bytes)
 {
 	if (atomic_fetch_add_explicit(&process_bytes, bytes, memory_order_relaxed) + bytes <=
 	    KEPT_PROCESS_BYTES_MAX)
 		return true;
-	atomic_fetch_sub_explicit(&process_bytes, bytes, memory_order_relaxed);
+	discharge(bytes);
 	return false;
 }
 
-struct kept_packet *kept_copy(const struct packet *packet)
+/* As many as there is room and memory for. */
+static uint32_t get_blocks(struct block_pool *pool, void **blocks, uint32_t count)
+{
+	uint32_t got;
+
+	if (!charge(count * pool->bytes)) {
+		if (count == 1 || !charge(pool->bytes))
+			return 0;
+		count = 1;
+	}
+	got = block_pool_get_many(pool, blocks, count);
+	if (got < count)
+		discharge((count - got) * pool->bytes);
+	return got;
+}
+
+static void put_blocks(struct block_pool *pool, void **blocks, uint32_t count)
+{
+	discharge(count * pool->bytes);
+	block_pool_put_many(pool, blocks, count);
+}
+
+/* A table's spare blocks, if they have this size, or are to have it from now on. */
+static bool has_spares_of(struct kept *table, const struct block_pool *pool)
+{
+	if (!table->spares)
+		table->spare_bytes = (uint32_t)pool->bytes;
+	return table->spare_bytes == pool->bytes;
+}
+
+static void *get_block(struct kept *table, struct block_pool *pool)
+{
+	void *block;
+
+	if (!table || !has_spares_of(table, pool))
+		return get_blocks(pool, &block, 1) ? block : NULL;
+	if (!table->spares)
+		table->spares = get_blocks(pool, table->spare, table->count ? KEPT_SPARES / 2 : 1);
+	return table->spares ? table->spare[--table->spares] : NULL;
+}
+
+static void put_spares(struct kept *table, uint32_t left)
+{
+	if (table->spares > left)
+		put_blocks(pool_for(table->spare_bytes), table->spare + left, table->spares - left);
+	table->spares = left;
+}
+
+static struct kept_packet *copy(struct kept *table, const struct packet *packet)
 {
 	struct block_pool *pool = pool_for(size_of(packet));
-	struct kept_packet *kept;
+	struct kept_packet *kept = NULL;
 
-	if (pool->bytes < size_of(packet) || !charge((uint32_t)pool->bytes))
+	if (size_of(packet) <= pool->bytes)
+		kept = get_block(table, pool);
+	if (!kept)
 		return NULL;
-	kept = block_pool_get(pool);
-	if (!kept) {
-		atomic_fetch_sub_explicit(&process_bytes, pool->bytes, memory_order_relaxed);
-		return NULL;
-	}
-	kept->packet = *packet;
+	packet_copy(&kept->packet, packet);
 	kept->packet.payload = kept->bytes;
 	if (packet->payload_bytes)
 		memcpy(kept->bytes, packet->payload, packet->payload_bytes);
 	return kept;
+}
+
+struct kept_packet *kept_copy(const struct packet *packet)
+{
+	return copy(NULL, packet);
 }
 
 static struct kept *make_table(void)
@@ -101,7 +156,7 @@ bool kept_add(struct kept **table, psn_t expected, const struct packet *packet)
 	at = &kept->packets[packet->psn.number % KEPT_PSNS];
 	if (*at)
 		return false;
-	*at = kept_copy(packet);
+	*at = copy(kept, packet);
 	if (!*at)
 		return false;
 	if (!kept->count++ || psn_after(packet->psn, kept->last))
@@ -123,12 +178,20 @@ struct kept_packet *kept_take(struct kept *kept, psn_t psn)
 	return packet;
 }
 
-void kept_free(struct kept_packet *packet)
+void kept_free(struct kept *kept, struct kept_packet *packet)
 {
 	struct block_pool *pool = pool_for(size_of(&packet->packet));
+	void *block = packet;
 
-	atomic_fetch_sub_explicit(&process_bytes, pool->bytes, memory_order_relaxed);
-	block_pool_put(pool, packet);
+	if (!kept || !has_spares_of(kept, pool)) {
+		put_blocks(pool, &block, 1);
+	} else {
+		if (kept->spares == KEPT_SPARES)
+			put_spares(kept, KEPT_SPARES / 2);
+		kept->spare[kept->spares++] = block;
+	}
+	if (kept && !kept->count)
+		put_spares(kept, 0);
 }
 
 void kept_drop(struct kept *kept, psn_t from, psn_t to)
@@ -137,7 +200,7 @@ void kept_drop(struct kept *kept, psn_t from, psn_t to)
 		struct kept_packet *packet = kept_take(kept, from);
 
 		if (packet)
-			kept_free(packet);
+			kept_free(kept, packet);
 		from = psn_add(from, 1);
 	}
 }
@@ -148,15 +211,17 @@ void kept_drop_all(struct kept *kept)
 		struct kept_packet *packet = kept->packets[i];
 
 		if (packet)
-			kept_free(kept_take(kept, packet->packet.psn));
+			kept_free(kept, kept_take(kept, packet->packet.psn));
 	}
 }
 
 void kept_fini(struct kept **kept)
 {
 	kept_drop_all(*kept);
-	if (*kept)
+	if (*kept) {
+		put_spares(*kept, 0); /* its last packet may be out to be executed */
 		block_pool_put(&tables, *kept);
+	}
 	*kept = NULL;
 }
 
@@ -165,7 +230,8 @@ void kept_fini(struct kept **kept)
  * A table, between two packets:
  * - all are behind the expected PSN, and that one is none of them;
  * - each is at the place of its PSN, and the last one's is not before any;
- * - their number and bytes are as counted, and within the limits.
+ * - their number and bytes are as counted, and within the limits;
+ * - spare blocks are there for packets that are kept.
  */
 void kept_check(const struct kept *kept, psn_t expected, uint32_t qpn)
 {
@@ -175,6 +241,8 @@ void kept_check(const struct kept *kept, psn_t expected, uint32_t qpn)
 		return;
 	INVARIANT(kept->bytes <= KEPT_BYTES_MAX && kept->count <= KEPT_PSNS,
 		  "QP 0x%06x: %u packets, %u bytes", qpn, kept->count, kept->bytes);
+	INVARIANT(kept->spares <= (kept->count ? KEPT_SPARES : 0),
+		  "QP 0x%06x: %u packets, %u spares", qpn, kept->count, kept->spares);
 	if (!check_sometimes(64))
 		return;
 	for (unsigned i = 0; i < KEPT_PSNS; i++) {

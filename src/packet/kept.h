@@ -35,8 +35,17 @@ struct kept_packet {
 	_Alignas(64) uint8_t bytes[]; /* memcpy to elsewhere in a cache line takes longer */
 };
 
+#define KEPT_SPARES 32
+
 struct kept {
 	uint32_t count, bytes;
+	/*
+	 * Blocks for the next packets, all of one size. A look brings tens of packets: to take each
+	 * block from the process's pool would cost as much as to copy the packet. An empty table
+	 * has none.
+	 */
+	uint32_t spares, spare_bytes;
+	void *spare[KEPT_SPARES];
 	psn_t last;				/* the highest PSN since there were none */
 	struct kept_packet *packets[KEPT_PSNS]; /* by PSN, modulo KEPT_PSNS */
 };
@@ -68,7 +77,8 @@ struct kept_packet *kept_copy(const struct packet *packet);
 
 /* Takes the packet with this PSN, which the caller frees with kept_free; NULL: not kept. */
 struct kept_packet *kept_take(struct kept *kept, psn_t psn);
-void kept_free(struct kept_packet *packet);
+/* To the spare blocks of a table, or to the pool if that is NULL. */
+void kept_free(struct kept *kept, struct kept_packet *packet);
 
 /* Drops those from `from` to before `to`. */
 void kept_drop(struct kept *kept, psn_t from, psn_t to);

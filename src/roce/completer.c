@@ -278,6 +278,6 @@ void completer_on_packet(struct roce_qp *tq, const struct packet *packet,
 	for (uint32_t i = 0;
 	     i <= KEPT_PSNS && tq->read_repair.open && (kept = read_repair_take(tq)) != NULL; i++) {
 		on_packet(tq, &kept->packet);
-		kept_free(kept);
+		kept_free(tq->read_repair.kept, kept);
 	}
 }

@@ -1,5 +1,19 @@
 /* SPDX-License-Identifier: BSD-2-Clause */
-#include "roce/gap_report.h"
+/*
+ * Gap report - tells the requester of gaps behind the first one (multi-selective reject).
+ *
+ * In:  requests that are kept behind a gap (packet/kept.h).
+ * Out: for each further gap, and what the NAK for the first one does not have repaired, a NAK with
+ *      packet.gap_report, at the flush.
+ *
+ * A NAK of the IBA acknowledges all before its PSN, so it can only tell of the first gap. Where
+ * many are open, one was repaired in each round trip. A report acknowledges nothing. It is sent to
+ * a requester that has asked for it (packet.gap_report of a request) and once for each gap: if it
+ * is lost, the NAK follows when the gap is the first one.
+ *
+ * Callers hold the QP's lock.
+ */
+#include "roce/response.h"
 
 #include "packet/kept.h"
 #include "roce/burst.h"

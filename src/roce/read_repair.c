@@ -35,7 +35,7 @@ static void drop_kept(struct read_repair *repair)
 {
 	kept_fini(&repair->kept);
 	if (repair->ack)
-		kept_free(repair->ack);
+		kept_free(NULL, repair->ack);
 	repair->ack = NULL;
 }
 
@@ -109,7 +109,7 @@ static void keep_ack(struct read_repair *repair, const struct packet *ack)
 	if (!copy)
 		return;
 	if (repair->ack)
-		kept_free(repair->ack);
+		kept_free(NULL, repair->ack);
 	repair->ack = copy;
 	repair->seen = later(repair->seen, executed_before(ack));
 }
@@ -124,7 +124,7 @@ bool read_repair_keep(struct roce_qp *tq, const struct packet *packet)
 	if (packet_opcode(packet->opcode)->kind == PACKET_ACK) {
 		keep_ack(repair, packet);
 	} else if (kept_add(&repair->kept, tq->una_psn, packet)) {
-		qp_count(tq->qp, COUNTER_KEPT);
+		tq->uncounted_kept++;
 		repair->seen = later(repair->seen, packet->psn);
 	}
 	ask(tq);
@@ -328,7 +328,7 @@ static uint32_t count_missing(const struct roce_qp *tq, psn_t psn, psn_t end)
 
 /*
  * Adds requests for what is missing from `psn` to before `end`, responses of one READ; returns up
- * to where it did. A single loss costs the window a packet, a burst of losses more (window.h).
+ * to where it did. What is missing costs the window as much (window.h).
  */
 static psn_t add_missing(struct roce_qp *tq, struct burst *burst, psn_t psn, psn_t end)
 {
@@ -337,10 +337,8 @@ static psn_t add_missing(struct roce_qp *tq, struct burst *burst, psn_t psn, psn
 
 		if (missing && (burst_is_full(burst) || !add_request(tq, burst, psn, missing)))
 			return psn;
-		if (missing == 1)
-			window_on_single_loss(&tq->window);
-		else if (missing)
-			window_on_loss(&tq->window, tq->next_psn);
+		if (missing)
+			window_on_gap(&tq->window, missing, tq->next_psn);
 		psn = psn_add(psn, missing ? missing : 1);
 	}
 	return end;
@@ -358,7 +356,7 @@ static psn_t add_first(struct roce_qp *tq, struct burst *burst)
 	if (psn_after(tq->read_repair.next, tq->una_psn) || !can_help(tq) ||
 	    !add_request(tq, burst, tq->una_psn, (uint32_t)psn_diff(end, tq->una_psn)))
 		return tq->read_repair.next;
-	window_on_single_loss(&tq->window);
+	window_on_gap(&tq->window, 1, tq->next_psn);
 	return end;
 }
 

@@ -15,7 +15,7 @@
 
 void repair_start(struct roce_qp *tq)
 {
-	tq->repair = (struct repair){ 0 };
+	tq->repair = (struct repair){ .reported_to = tq->una_psn };
 }
 
 void repair_stop(struct roce_qp *tq)
@@ -79,6 +79,8 @@ bool repair_on_report(struct roce_qp *tq, const struct gap *told)
 		if (psn_before(gap.first, repair->reported[i].gap.end) &&
 		    psn_after(gap.end, repair->reported[i].gap.first))
 			return false;
+	if (psn_after(told->end, repair->reported_to))
+		repair->reported_to = told->end;
 	repair->reported[repair->reports++] =
 		(struct reported_gap){ .gap = gap, .next = gap.first };
 	flush_list_add(tq);
@@ -111,6 +113,8 @@ void repair_on_progress(struct roce_qp *tq)
 	struct repair *repair = &tq->repair;
 	uint32_t left = 0, sent = 0;
 
+	if (psn_before(repair->reported_to, tq->una_psn))
+		repair->reported_to = tq->una_psn;
 	for (uint32_t i = 0; i < repair->reports; i++) {
 		if (!psn_after(repair->reported[i].gap.end, tq->una_psn))
 			continue;

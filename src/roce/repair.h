@@ -17,7 +17,7 @@
  * not higher than the last one that came, for which every responder sends another NAK. A NAK at
  * the end of a run doubles the next one: a burst of losses takes few round trips.
  *
- * What is sent again asks for gap reports (gap_report.h), by which a Verbatim tells of gaps behind
+ * What is sent again asks for gap reports (gap_report.c), by which a Verbatim tells of gaps behind
  * the first one. What they name is sent again at once, too, so all gaps are repaired in one round
  * trip. Nothing is concluded from them: the gap becomes the first one in its turn, and if there is
  * a NAK for it so late that the packets should have come, they are lost again.
@@ -81,19 +81,22 @@ void repair_start(struct roce_qp *tq);
 /*
  * The congestion window, for packets in flight: how many of them may be on their way. During a
  * repair una_psn stands still, while what arrives behind it is kept. What this end keeps it has: as
- * many packets more may be in flight as are kept, up to what an end keeps. What the other end keeps
- * is not known: half a window more may be in flight, as the first half has arrived by then.
+ * many packets more may be in flight as are kept, up to what an end keeps. Of what the other end
+ * keeps is known what is before the last gap that it reported. Else half a window more may be in
+ * flight, as the first half has arrived by then.
  */
 static inline uint32_t repair_window(const struct roce_qp *tq)
 {
-	uint32_t size = tq->window.size, most = kept_most(tq->mtu);
+	uint32_t size = tq->window.size, most = kept_most(tq->mtu), half = size, arrived = 0;
 
-	if (tq->read_repair.open && tq->read_repair.trusted && tq->read_repair.kept) {
-		uint32_t more = size + tq->read_repair.kept->count;
-
-		return more < most ? more : most;
+	if (tq->read_repair.open && tq->read_repair.trusted && tq->read_repair.kept)
+		arrived = tq->read_repair.kept->count;
+	if (tq->repair.open && tq->repair.trusted) {
+		half += size / 2;
+		arrived = (uint32_t)psn_diff(tq->repair.reported_to, tq->una_psn);
 	}
-	return tq->repair.open && tq->repair.trusted ? size + size / 2 : size;
+	arrived = size + arrived < most ? size + arrived : most;
+	return arrived > half ? arrived : half;
 }
 
 /* Sends what is pending. */

@@ -14,7 +14,6 @@
 #include "roce/response.h"
 #include "roce/congestion.h"
 #include "roce/flush_list.h"
-#include "roce/gap_report.h"
 #include "roce/refusal.h"
 #include "roce/transmit.h"
 
@@ -439,13 +438,13 @@ static void on_out_of_sequence(struct roce_qp *tq, const struct packet *packet)
 {
 	bool alone = !kept_any(tq->kept);
 
-	qp_count(tq->qp, COUNTER_OUT_OF_SEQUENCE);
+	tq->uncounted_out_of_sequence++;
 	if (!tq->nak_sent || !psn_after(packet->psn, tq->out_of_sequence_psn))
 		react(tq, VERDICT_OUT_OF_ORDER, CAUSE_NONE, tq->expected_psn);
 	tq->out_of_sequence_psn = packet->psn;
 	if (waits_for_receive(tq) || !kept_add(&tq->kept, tq->expected_psn, packet))
 		return;
-	qp_count(tq->qp, COUNTER_KEPT);
+	tq->uncounted_kept++;
 	gap_report_on_kept(tq, packet, alone);
 }
 
@@ -480,7 +479,7 @@ static void execute_kept(struct roce_qp *tq, psn_t from, bool told) REQUIRES(tq-
 		from = kept->packet.psn;
 		if (psn_equal(from, tq->expected_psn))
 			execute(tq, &kept->packet, op);
-		kept_free(kept);
+		kept_free(tq->kept, kept);
 		executed = psn_after(tq->expected_psn, from);
 		if (!executed)
 			return; /* there is a NAK, or the QP failed */

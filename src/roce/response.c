@@ -11,7 +11,6 @@
 #include "roce/burst.h"
 #include "roce/congestion.h"
 #include "roce/flush_list.h"
-#include "roce/gap_report.h"
 #include "roce/gso.h"
 #include "roce/roce_env.h"
 

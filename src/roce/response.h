@@ -59,6 +59,26 @@ bool response_is_ack_only(const struct roce_qp *tq);
 /* Makes the acknowledgement's packet, which the caller sends. It is no longer owed. */
 void response_take_ack(struct roce_qp *tq, struct wire_packet *packet);
 
+/* Gap reports (gap_report.c): the connection is new, or ends */
+void gap_report_start(struct roce_qp *tq);
+
+/* A request came. */
+static inline void gap_report_on_request(struct roce_qp *tq, const struct packet *packet)
+{
+	tq->gap_reports.wanted |= packet->gap_report;
+}
+
+/* It was kept; `alone`: nothing else is. */
+void gap_report_on_kept(struct roce_qp *tq, const struct packet *packet, bool alone);
+
+static inline bool gap_report_is_owed(const struct roce_qp *tq)
+{
+	return tq->gap_reports.count != 0;
+}
+
+/* Those of gaps that are still open. What the socket does not take is not sent. */
+void gap_report_send(struct roce_qp *tq);
+
 struct burst;
 
 /*

@@ -310,7 +310,7 @@ static bool repair(struct roce_qp *tq, uint64_t now_ns)
 		if (burst)
 			window_on_loss(&tq->window, tq->next_psn);
 		else
-			window_on_single_loss(&tq->window);
+			window_on_gap(&tq->window, 1, tq->next_psn);
 	} else if (!read_repair_on_nak(tq)) {
 		return false;
 	}
@@ -335,10 +335,7 @@ void retransmit_on_gap_report(struct roce_qp *tq, const struct packet *packet)
 
 	if (tq->state != REQUESTER_READY || !repair_on_report(tq, &gap))
 		return;
-	if (packet->msn == 1)
-		window_on_single_loss(&tq->window);
-	else
-		window_on_loss(&tq->window, tq->next_psn);
+	window_on_gap(&tq->window, packet->msn, tq->next_psn);
 }
 
 void retransmit_on_answer(struct roce_qp *tq, bool is_nak)

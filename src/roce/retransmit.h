@@ -67,7 +67,7 @@ void retransmit_on_answer(struct roce_qp *tq, bool is_nak);
  */
 void retransmit_on_sequence_nak(struct roce_qp *tq);
 
-/* The responder tells of a gap behind una_psn (gap_report.h). */
+/* The responder tells of a gap behind una_psn (gap_report.c). */
 void retransmit_on_gap_report(struct roce_qp *tq, const struct packet *packet);
 
 /*

@@ -224,11 +224,19 @@ static void acknowledge_and_unlock(struct qp *qp) RELEASES(qp->lock)
 	qp_unlock(qp);
 }
 
+/* What was counted packet by packet, in the QP's own memory. */
+static void count(struct roce_qp *tq)
+{
+	qp_count_many(tq->qp, COUNTER_KEPT, &tq->uncounted_kept);
+	qp_count_many(tq->qp, COUNTER_OUT_OF_SEQUENCE, &tq->uncounted_out_of_sequence);
+}
+
 static void flush(struct qp *qp) RELEASES(qp->lock)
 {
 	struct roce_qp *tq = roce_of(qp);
 
 	if (tq) {
+		count(tq);
 		responder_write_held(tq);
 		if (!response_is_ack_only(tq))
 			responder_flush(tq);
@@ -249,6 +257,7 @@ static void flush_urgent(struct qp *qp, uint64_t now_ns) RELEASES(qp->lock)
 	struct roce_qp *tq = roce_of(qp);
 
 	if (tq) {
+		count(tq);
 		responder_write_held(tq);
 		if (response_is_ack_only(tq))
 			requester_transmit(tq);
@@ -425,8 +434,10 @@ static void on_packet(struct qp *qp, const struct packet *packet,
 		tq->more = arrival->more;
 		on_connection_packet(tq, packet, op, arrival);
 	}
-	if (tq && !arrival->more)
+	if (tq && !arrival->more) {
+		count(tq);
 		responder_write_held(tq);
+	}
 	holding_qpn = tq && tq->held ? packet->dest_qpn : 0;
 	CHECK(roce_check(qp));
 }

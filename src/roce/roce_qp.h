@@ -83,7 +83,7 @@ struct gap {
 	psn_t first, end;
 };
 
-/* The gaps behind the first one that the responder has not told of yet: gap_report.h. */
+/* The gaps behind the first one that the responder has not told of yet: gap_report.c. */
 struct gap_reports {
 	bool wanted; /* the requester asked for them on this connection */
 	psn_t seen;  /* behind the last packet that was kept */
@@ -120,8 +120,9 @@ struct repair {
 	uint8_t tries;	/* by the timer, since the last progress */
 	uint8_t misses; /* in a row, the responder had kept nothing */
 	uint8_t skip;	/* so many losses more before the next repair */
-	/* what the responder told of behind una_psn (gap_report.h); the first `sent` are on their
+	/* what the responder told of behind una_psn (gap_report.c); the first `sent` are on their
 	 * way */
+	psn_t reported_to; /* what is behind the last gap has arrived, at least one packet */
 	uint32_t reports, reports_sent;
 	struct reported_gap {
 		struct gap gap;
@@ -206,6 +207,11 @@ struct roce_qp {
 	uint64_t rtt_next_ns;	  /* the shortest of this interval */
 	uint64_t rtt_interval_ns; /* when it began */
 	uint8_t probe_backoff;	  /* doublings of the RTO, since probes turned out spurious */
+	/*
+	 * COUNTER_KEPT and COUNTER_OUT_OF_SEQUENCE until the end of the batch: an atomic addition
+	 * waits for the stores of the packet that was copied.
+	 */
+	uint32_t uncounted_kept, uncounted_out_of_sequence;
 	/* deadlines; 0: not armed */
 	uint64_t probe_ns, rnr_ns, again_ns;
 	uint64_t timer_ns; /* when the timer fires; TIMER_NEVER */

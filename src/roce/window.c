@@ -81,10 +81,14 @@ void window_on_mark(struct window *window, psn_t next)
 	reduce(window, next, WINDOW_AFTER_MARK(window->size));
 }
 
-void window_on_single_loss(struct window *window)
+void window_on_gap(struct window *window, uint32_t packets, psn_t next)
 {
+	if (packets > 1 && packets > window->size - WINDOW_AFTER_LOSS(window->size)) {
+		window_on_loss(window, next);
+		return;
+	}
 	if (window->size > WINDOW_MIN)
-		window->size--;
+		window->size -= packets;
 	window->threshold = at_most(window->threshold, window->size);
 	window->counted = at_most(window->counted, window->size - 1);
 }

@@ -37,10 +37,10 @@
  * The window after a loss, and after a congestion mark. With this growth a random loss of 1 in n
  * packets leaves a window of some 6 * sqrt(n) packets: 60 at 1 %.
  *
- * The loss of a single packet costs that packet and no others (roce/repair.h), and takes one off
- * the window. So the window stops growing where each window has WINDOW_GROWTH such losses: at 400
- * packets for 1 %. Losses because of congestion come in bursts, which count as above; where flows
- * share them out one by one, each flow has more of them than it grows by, and shrinks.
+ * Where the loss of a packet costs that packet and no others (roce/repair.h), it takes one off the
+ * window. So the window stops growing where each window has WINDOW_GROWTH such losses: at 400
+ * packets for 1 %. Losses because of congestion come in bursts, which count as above at most; where
+ * flows share them out one by one, each flow has more of them than it grows by, and shrinks.
  */
 #define WINDOW_AFTER_LOSS(size) ((size)*7 / 8)
 #define WINDOW_AFTER_MARK(size) ((size) / 2)
@@ -70,8 +70,11 @@ void window_on_ack(struct window *window, uint32_t packets, psn_t una, bool limi
 void window_on_loss(struct window *window, psn_t next);
 void window_on_mark(struct window *window, psn_t next);
 
-/* A single packet was lost. */
-void window_on_single_loss(struct window *window);
+/*
+ * So many packets in a row were lost, and are sent again alone: the window loses as many, unless
+ * that is more than by window_on_loss.
+ */
+void window_on_gap(struct window *window, uint32_t packets, psn_t next);
 
 /* Retransmission timeout: the window shrinks to one packet. */
 void window_on_probe(struct window *window);

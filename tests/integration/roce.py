@@ -39,6 +39,7 @@ RELIABLE = (RC, XRC)
 HEADER_BYTES = {'imm': 4, 'reth': 16, 'aeth': 4, 'atomic_ack': 8, 'atomic': 28, 'ieth': 4, 'feth': 4}
 ANSWERED = ('read', 'atomic', 'flush', 'atomic_write')  # by responses
 REQUESTS = ('send', 'write', *ANSWERED)
+GAP_REPORT = 0x08  # of the reserved bits beside AckReq (docs/design/transport.md)
 
 Packet = collections.namedtuple(
     'Packet', 'number time source target source_port dont_fragment identification icrc_good bytes '
@@ -158,6 +159,8 @@ def decode(number, time, datagram):
         elif header == 'aeth':
             fields['syndrome'] = roce[at]
             fields['msn'] = int.from_bytes(roce[at + 1:at + 4], 'big')
+            if kind == 'ack' and last >> 24 & GAP_REPORT:
+                fields['msn'] = None  # in its place is how many packets are missing
         at += HEADER_BYTES[header]
     pad = flags >> 4 & 3
     payload = len(roce) - at - pad

@@ -24,6 +24,7 @@ static void assert_fields(const struct packet *is, const struct packet *should)
 	assert_int_equal(a.becn, should->becn);
 	assert_int_equal(a.ack_req, should->ack_req);
 	assert_int_equal(a.original, should->original);
+	assert_int_equal(a.gap_report, should->gap_report);
 	assert_int_equal(a.pkey, should->pkey);
 	assert_int_equal(a.dest_qpn, should->dest_qpn);
 	assert_int_equal(a.psn.number, should->psn.number);
@@ -81,6 +82,18 @@ static void test_decode_and_encode_vectors(void **state)
 		assert_int_equal(packet_encode(&should, header), header_bytes);
 		assert_memory_equal(header, bytes, header_bytes);
 	}
+}
+
+static void test_copy(void **state)
+{
+	struct packet from, to;
+
+	memset(&from, 1, sizeof(from)); /* no field is 0 */
+	memset(&to, 0, sizeof(to));
+	packet_copy(&to, &from);
+	assert_fields(&to, &from);
+	assert_true(to.migrated && to.fecn && to.becn);
+	assert_ptr_equal(to.payload, from.payload);
 }
 
 /* A copy of exactly that size, so that a sanitizer detects a read beyond it. */
@@ -143,10 +156,10 @@ static void test_refused(void **state)
 	assert_int_equal(decode_exactly(acknowledge, 20), PACKET_BAD_LENGTH);
 }
 
-/* Reserved bits are ignored, and sent as 0 (IBA 9.2), but for the two that are ours. */
+/* Reserved bits are ignored, and sent as 0 (IBA 9.2), but for those that are ours. */
 static void test_reserved_bits(void **state)
 {
-	const uint8_t bytes[12] = { 0x04, 0, 0xff, 0xff, 0x3f, 1, 2, 3, 0x7e, 4, 5, 6 };
+	const uint8_t bytes[12] = { 0x04, 0, 0xff, 0xff, 0x3f, 1, 2, 3, 0x7a, 4, 5, 6 };
 	uint8_t header[PACKET_HEADER_BYTES];
 	struct packet packet;
 
@@ -165,21 +178,33 @@ static void test_reserved_bits(void **state)
 	header[8] = 2; /* that of a response */
 	assert_int_equal(packet_decode(header, sizeof(bytes), &packet), PACKET_GOOD);
 	assert_false(packet.original);
+	packet.gap_report = true;
+	packet_encode(&packet, header);
+	assert_int_equal(header[8], 4);
+	assert_int_equal(packet_decode(header, sizeof(bytes), &packet), PACKET_GOOD);
+	assert_true(packet.gap_report && !packet.original);
+	header[8] = 8;
+	assert_int_equal(packet_decode(header, sizeof(bytes), &packet), PACKET_GOOD);
+	assert_false(packet.gap_report);
 }
 
 static void test_reserved_bits_of_response(void **state)
 {
-	uint8_t bytes[20] = { 0x10, 0, 0xff, 0xff, 0, 1, 2, 3, 0x7d, 4, 5, 6 };
+	uint8_t bytes[20] = { 0x10, 0, 0xff, 0xff, 0, 1, 2, 3, 0x75, 4, 5, 6 };
 	uint8_t header[PACKET_HEADER_BYTES];
 	struct packet packet;
 
 	assert_int_equal(packet_decode(bytes, sizeof(bytes), &packet), PACKET_GOOD);
-	assert_false(packet.original); /* that of a request comes back */
+	/* those of a request come back */
+	assert_false(packet.original || packet.gap_report);
 	packet.original = true;
 	packet_encode(&packet, header);
 	assert_int_equal(header[8], 2);
 	assert_int_equal(packet_decode(header, sizeof(bytes), &packet), PACKET_GOOD);
-	assert_true(packet.original);
+	assert_true(packet.original && !packet.gap_report);
+	header[8] = 8;
+	assert_int_equal(packet_decode(header, sizeof(bytes), &packet), PACKET_GOOD);
+	assert_true(packet.gap_report && !packet.original);
 }
 
 static void test_find_opcode(void **state)
@@ -237,6 +262,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_opcodes_are_those_of_the_vectors),
 		cmocka_unit_test(test_decode_and_encode_vectors),
+		cmocka_unit_test(test_copy),
 		cmocka_unit_test(test_truncated),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_reserved_bits),

@@ -16,10 +16,10 @@
 #include "packet/kept.h"
 #include "roce/repair.h"
 
-#define BYTES	   (256 * 1024)
-#define MTU	   1024
-#define PACKETS	   40 /* of a message */
-#define RESERVED_AT 8 /* the byte with the reserved bits of the BTH */
+#define BYTES	    (256 * 1024)
+#define MTU	    1024
+#define PACKETS	    40 /* of a message */
+#define RESERVED_AT 8  /* the byte with the reserved bits of the BTH */
 #define ACCESS                                                                                     \
 	(IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |               \
 	 IBV_ACCESS_REMOTE_ATOMIC)
@@ -159,7 +159,8 @@ static void test_burst(void **state)
 		lose(i, 1);
 	write_second();
 	expect_second();
-	assert_in_range(naks, 1, 2); /* the second: the two had come, and what is reported had not */
+	assert_in_range(naks, 1,
+			2); /* the second: the two had come, and what is reported had not */
 	assert_int_equal(reports, 1);
 	assert_int_equal(reported_packets, 20 - REPAIR_RUN);
 	assert_int_equal(came(2), 20);
@@ -282,13 +283,13 @@ static void test_forged(void **state)
 	pair_post_at(IBV_WR_RDMA_WRITE, 0, PACKETS * MTU, 1, 0);
 	while (rig_step()) /* all arrive, and are not acknowledged yet */
 		;
-	inject_report(PACKETS, 3, nak);		     /* una_psn itself */
-	inject_report(0, 3, nak);		     /* acknowledged */
-	inject_report(PACKETS + 7, 0, nak);	     /* none */
-	inject_report(PACKETS + 7, 0xffffff, nak);   /* before itself */
-	inject_report(PACKETS + 7, PACKETS, nak);    /* beyond what was sent */
-	inject_report(2 * PACKETS + 7, 3, nak);	     /* the same */
-	inject_report(PACKETS + 7, 3, nak | 0x80);   /* a reserved syndrome */
+	inject_report(PACKETS, 3, nak);		   /* una_psn itself */
+	inject_report(0, 3, nak);		   /* acknowledged */
+	inject_report(PACKETS + 7, 0, nak);	   /* none */
+	inject_report(PACKETS + 7, 0xffffff, nak); /* before itself */
+	inject_report(PACKETS + 7, PACKETS, nak);  /* beyond what was sent */
+	inject_report(2 * PACKETS + 7, 3, nak);	   /* the same */
+	inject_report(PACKETS + 7, 3, nak | 0x80); /* a reserved syndrome */
 	while (rig_step())
 		;
 	assert_int_equal(roce_of(a)->repair.reports, 0);
@@ -319,16 +320,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(test_##name, setup, pair_teardown)
-		TEST(all_at_once),
-		TEST(burst),
-		TEST(lost_report),
-		TEST(lost_again),
-		TEST(many),
-		TEST(overtaken),
-		TEST(read_behind_a_gap),
-		TEST(other_ends),
-		TEST(forged),
-		TEST(new_connection),
+		TEST(all_at_once), TEST(burst),		 TEST(lost_report),	  TEST(lost_again),
+		TEST(many),	   TEST(overtaken),	 TEST(read_behind_a_gap), TEST(other_ends),
+		TEST(forged),	   TEST(new_connection),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -359,7 +359,7 @@ static void test_keeps_without_allocating(void **state)
 		assert_int_equal(kept->packet.payload_bytes, sizes[i]);
 		memset(payload, (int)i, sizes[i]);
 		assert_memory_equal(kept->packet.payload, payload, sizes[i]);
-		kept_free(kept);
+		kept_free(tq->kept, kept);
 	}
 	kept_fini(&tq->kept);
 	assert_int_equal(mallinfo2().uordblks, at_first.uordblks);

@@ -154,7 +154,7 @@ static void test_single_losses(void **state)
 	window.size = window.threshold = 40;
 	window.counted = 39;
 	for (unsigned i = 0; i < WINDOW_GROWTH; i++)
-		window_on_single_loss(&window);
+		window_on_gap(&window, 1, psn_of(1));
 	assert_int_equal(window.size, 40 - WINDOW_GROWTH);
 	assert_int_equal(window.threshold, window.size);
 	assert_true(window.counted < window.size);
@@ -162,10 +162,10 @@ static void test_single_losses(void **state)
 	window_on_ack(&window, window.size, psn_of(una += window.size), true);
 	assert_int_equal(window.size, 40);
 	for (unsigned i = 0; i < 100; i++)
-		window_on_single_loss(&window);
+		window_on_gap(&window, 1, psn_of(1));
 	assert_int_equal(window.size, WINDOW_MIN);
 	window_on_probe(&window);
-	window_on_single_loss(&window);
+	window_on_gap(&window, 1, psn_of(1));
 	assert_int_equal(window.size, 1);
 }
 
