@@ -39,11 +39,9 @@ void gap_report_on_kept(struct roce_qp *tq, const struct packet *packet, bool al
 	struct gap_reports *reports = &tq->gap_reports;
 	psn_t end = end_of(tq, packet);
 
-	if (!reports->wanted)
-		return;
 	if (alone) /* the NAK has two sent again */
 		reports->seen = psn_add(tq->expected_psn, REPAIR_RUN);
-	if (psn_after(packet->psn, reports->seen) && reports->count < GAPS_MAX)
+	if (reports->wanted && psn_after(packet->psn, reports->seen) && reports->count < GAPS_MAX)
 		reports->gaps[reports->count++] = (struct gap){ reports->seen, packet->psn };
 	if (psn_after(end, reports->seen))
 		reports->seen = end;

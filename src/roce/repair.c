@@ -22,6 +22,7 @@ void repair_stop(struct roce_qp *tq)
 {
 	tq->repair.open = tq->repair.pending = false;
 	tq->repair.run = tq->repair.reports = tq->repair.reports_sent = 0;
+	tq->repair.reported_to = tq->una_psn; /* what was kept may be dropped */
 }
 
 static void open_run(struct roce_qp *tq)
@@ -72,8 +73,8 @@ bool repair_on_report(struct roce_qp *tq, const struct gap *told)
 	psn_t most = psn_add(told->first, REPAIR_REPORT_MAX);
 	struct gap gap = { told->first, psn_after(told->end, most) ? most : told->end };
 
-	if (!psn_after(gap.first, tq->una_psn) || !psn_after(gap.end, gap.first) ||
-	    psn_after(gap.end, tq->next_psn) || repair->reports == GAPS_MAX)
+	if (!psn_after(gap.first, tq->una_psn) || !psn_after(told->end, gap.first) ||
+	    psn_after(told->end, tq->next_psn) || repair->reports == GAPS_MAX)
 		return false;
 	for (uint32_t i = 0; i < repair->reports; i++)
 		if (psn_before(gap.first, repair->reported[i].gap.end) &&
@@ -90,18 +91,21 @@ bool repair_on_report(struct roce_qp *tq, const struct gap *told)
 bool repair_on_reported(struct roce_qp *tq, uint64_t now_ns)
 {
 	struct repair *repair = &tq->repair;
-	uint64_t trip_ns = tq->rtt_ns ? tq->rtt_ns : REPAIR_WAIT_MIN_NS;
+	uint64_t trip_ns = tq->rtt_ns ? tq->rtt_ns + tq->rtt_var_ns : REPAIR_WAIT_MIN_NS;
 
+	if (takes_response(tq, tq->una_psn))
+		return false;
 	for (uint32_t i = 0; i < repair->reports; i++) {
 		const struct reported_gap *reported = &repair->reported[i];
+		bool sent = i < repair->reports_sent;
+		psn_t end = sent ? reported->next : reported->gap.end;
 
-		if (psn_before(tq->una_psn, reported->gap.first) ||
-		    !psn_before(tq->una_psn, reported->gap.end) ||
-		    (i < repair->reports_sent && now_ns - reported->sent_ns > trip_ns))
+		if (psn_before(tq->una_psn, reported->gap.first) || !psn_before(tq->una_psn, end) ||
+		    (sent && now_ns - reported->sent_ns > trip_ns))
 			continue;
 		repair->open = true;
 		repair->pending = false;
-		repair->end = reported->gap.end;
+		repair->end = end;
 		repair->sent = tq->next_psn;
 		return true;
 	}
@@ -241,6 +245,7 @@ void repair_send_reported(struct roce_qp *tq)
 {
 	struct repair *repair = &tq->repair;
 	enum ibv_qp_state state = qp_state(tq->qp);
+	uint32_t first = repair->reports_sent;
 	struct transmit out;
 	psn_t unsent;
 
@@ -250,6 +255,8 @@ void repair_send_reported(struct roce_qp *tq)
 		struct reported_gap *reported = &repair->reported[repair->reports_sent];
 		psn_t end = reported->gap.end;
 
+		if (psn_before(reported->next, tq->una_psn))
+			reported->next = tq->una_psn;
 		while (psn_before(reported->next, end) && !burst_is_full(out.burst) &&
 		       add_packet(tq, out.burst, reported->next))
 			reported->next = psn_add(reported->next, 1);
@@ -260,7 +267,9 @@ void repair_send_reported(struct roce_qp *tq)
 	}
 	if (out.burst->count) {
 		qp_count(tq->qp, COUNTER_REPAIRS);
-		transmit_requests(&out, &unsent);
+		if (transmit_requests(&out, &unsent) != TRANSMIT_SENT)
+			for (; first < repair->reports_sent; first++)
+				repair->reported[first].sent_ns = 0; /* nothing is on its way */
 	}
 	if (repair_owes_reported(tq))
 		flush_list_add(tq);

@@ -19,7 +19,7 @@
  *
  * What is sent again asks for gap reports (gap_report.c), by which a Verbatim tells of gaps behind
  * the first one. What they name is sent again at once, too, so all gaps are repaired in one round
- * trip. Nothing is concluded from them: the gap becomes the first one in its turn, and if there is
+ * trip. Nothing is retired by them: the gap becomes the first one in its turn, and if there is
  * a NAK for it so late that the packets should have come, they are lost again.
  *
  * Callers hold the QP's lock.
@@ -92,8 +92,10 @@ static inline uint32_t repair_window(const struct roce_qp *tq)
 	if (tq->read_repair.open && tq->read_repair.trusted && tq->read_repair.kept)
 		arrived = tq->read_repair.kept->count;
 	if (tq->repair.open && tq->repair.trusted) {
+		uint32_t reported = (uint32_t)psn_diff(tq->repair.reported_to, tq->una_psn);
+
 		half += size / 2;
-		arrived = (uint32_t)psn_diff(tq->repair.reported_to, tq->una_psn);
+		arrived = reported > arrived ? reported : arrived;
 	}
 	arrived = size + arrived < most ? size + arrived : most;
 	return arrived > half ? arrived : half;

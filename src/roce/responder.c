@@ -502,7 +502,8 @@ static void on_reliable(struct roce_qp *tq, const struct packet *packet,
 	int32_t distance = psn_diff(packet->psn, expected);
 	bool told = tq->nak_sent && !tq->nak.owed;
 
-	gap_report_on_request(tq, packet);
+	if (!distance) /* a forged request is not to turn them on */
+		gap_report_on_request(tq, packet);
 	if (distance < 0)
 		on_duplicate(tq, packet, op);
 	else if (distance > 0)

@@ -62,7 +62,7 @@ void response_take_ack(struct roce_qp *tq, struct wire_packet *packet);
 /* Gap reports (gap_report.c): the connection is new, or ends */
 void gap_report_start(struct roce_qp *tq);
 
-/* A request came. */
+/* The expected request came. */
 static inline void gap_report_on_request(struct roce_qp *tq, const struct packet *packet)
 {
 	tq->gap_reports.wanted |= packet->gap_report;

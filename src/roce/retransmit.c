@@ -335,6 +335,7 @@ void retransmit_on_gap_report(struct roce_qp *tq, const struct packet *packet)
 
 	if (tq->state != REQUESTER_READY || !repair_on_report(tq, &gap))
 		return;
+	tq->rtt_running = false; /* what is behind it is acknowledged later (Karn's algorithm) */
 	window_on_gap(&tq->window, packet->msn, tq->next_psn);
 }
 

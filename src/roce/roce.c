@@ -156,12 +156,21 @@ static void issue(struct qp *qp)
 	CHECK(roce_check(qp));
 }
 
+/* What was counted packet by packet, in the QP's own memory. */
+static void count(struct roce_qp *tq)
+{
+	qp_count_many(tq->qp, COUNTER_KEPT, &tq->uncounted_kept);
+	qp_count_many(tq->qp, COUNTER_OUT_OF_SEQUENCE, &tq->uncounted_out_of_sequence);
+}
+
 static void quiesce(struct qp *qp)
 {
 	struct roce_qp *tq = roce_of(qp);
 
 	if (!tq)
 		return;
+	count(tq);
+	tq->gap_reports.count = 0; /* an acknowledgement is all that is owed */
 	/*
 	 * Acknowledges what the program has received, even if it ends the QP right after. In ERR
 	 * this sends only an acknowledgement: a response that fails would fail the QP once more.
@@ -222,13 +231,6 @@ static void acknowledge_and_unlock(struct qp *qp) RELEASES(qp->lock)
 		qp_timer_again(tq, roce_env.now() + TRANSMIT_AGAIN_NS);
 	}
 	qp_unlock(qp);
-}
-
-/* What was counted packet by packet, in the QP's own memory. */
-static void count(struct roce_qp *tq)
-{
-	qp_count_many(tq->qp, COUNTER_KEPT, &tq->uncounted_kept);
-	qp_count_many(tq->qp, COUNTER_OUT_OF_SEQUENCE, &tq->uncounted_out_of_sequence);
 }
 
 static void flush(struct qp *qp) RELEASES(qp->lock)
