@@ -40,6 +40,8 @@ HEADER_BYTES = {'imm': 4, 'reth': 16, 'aeth': 4, 'atomic_ack': 8, 'atomic': 28, 
 ANSWERED = ('read', 'atomic', 'flush', 'atomic_write')  # by responses
 REQUESTS = ('send', 'write', *ANSWERED)
 GAP_REPORT = 0x08  # of the reserved bits beside AckReq (docs/design/transport.md)
+NAK_SEQUENCE = 0x60
+KEPT_PSNS = 1024  # that a responder keeps behind the missing one
 
 Packet = collections.namedtuple(
     'Packet', 'number time source target source_port dont_fragment identification icrc_good bytes '
@@ -160,7 +162,9 @@ def decode(number, time, datagram):
             fields['syndrome'] = roce[at]
             fields['msn'] = int.from_bytes(roce[at + 1:at + 4], 'big')
             if kind == 'ack' and last >> 24 & GAP_REPORT:
-                fields['msn'] = None  # in its place is how many packets are missing
+                missing, fields['msn'] = fields['msn'], None
+                if fields['syndrome'] != NAK_SEQUENCE or not 1 <= missing < KEPT_PSNS:
+                    raise Malformed(f'gap report of {missing} packets, syndrome {fields["syndrome"]:#x}')
         at += HEADER_BYTES[header]
     pad = flags >> 4 & 3
     payload = len(roce) - at - pad
